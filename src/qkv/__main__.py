@@ -1,0 +1,5 @@
+"""`python -m qkv` is `qkv`."""
+
+from qkv.cli.main import run
+
+run()

@@ -1,0 +1,1 @@
+"""The model folder, read and written."""

@@ -1,0 +1,202 @@
+"""The model folder: config.json, model.safetensors, tokenizer.json, in Hugging Face's own names where it has them.
+
+What Hugging Face has no name for (a recurrent network, a BERT with rotary positions) is the same folder with
+`model_type = "qkv-<family>"`, our config under `"qkv"` and our own tensor names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
+from qkv.checkpoints.hf.table import FORMATS
+from qkv.checkpoints.weights import read_weights, write_weights
+from qkv.common.config import from_dict, to_dict
+from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.models.catalogue import FAMILIES, build, family_of
+from qkv.models.skeleton import Headed
+from qkv.tokenizers.text import TextTokenizer
+
+OURS = "qkv-"
+POOLING = "1_Pooling/config.json"  # sentence-transformers' file
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Everything a model folder holds.
+
+    Attributes:
+        config: the family's config.
+        model: the model with its weights, in `eval()`.
+        tokenizer: or None for models without text.
+        labels: names of the classes, in order, where the folder names them.
+        pooling: how sentences are pooled, mean or first.
+    """
+
+    config: Any
+    model: Headed
+    tokenizer: TextTokenizer | None = None
+    labels: tuple[str, ...] = ()
+    pooling: str = "mean"
+    origin: Path | None = field(default=None, compare=False)
+
+
+def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
+    """Load a model folder, ours or Hugging Face's."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    raw = _read_json(folder / "config.json")
+    tensors = read_weights(folder)
+    try:
+        config = read_config(raw, set(tensors))
+    except KeyError as error:
+        raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
+    if not str(raw["model_type"]).startswith(OURS):
+        tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
+    with torch.device("meta"):
+        model = build(config)
+    _fill(model, tensors, dtype, folder)
+    return Folder(config, model.eval(), TextTokenizer.find(folder), _labels(raw), _pooling(folder), folder)
+
+
+def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
+    """Turn a config.json into a family's config."""
+    kind = raw.get("model_type")
+    if isinstance(kind, str) and kind.startswith(OURS):
+        family = kind.removeprefix(OURS)
+        if family not in FAMILIES:
+            raise unknown("family", family, FAMILIES)
+        return from_dict(FAMILIES[family].config, raw["qkv"])
+    for style in FORMATS.values():
+        if kind in style.model_types:
+            return style.read(raw, tensors)
+    known = [name for style in FORMATS.values() for name in style.model_types]
+    raise unknown("model_type", kind, [*known, *(OURS + family for family in FAMILIES)])
+
+
+def write_folder(folder: Folder, path: str | Path) -> None:
+    """Write a model folder beside its place, then rename it there: it is whole or not there."""
+    target = Path(path).absolute()
+    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / "config.json").is_file())):
+        raise UsageError(f"{target} exists and is not a model folder: choose another place")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        _write_files(folder, work)
+        for file in work.rglob("*"):
+            _sync(file)
+        _sync(work)
+        os.chmod(work, 0o755)
+        _swap(work, target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def config_json(config: Any, labels: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the config.json of a config."""
+    family = family_of(config)
+    try:
+        if family not in FORMATS:
+            raise Unwritable("no such family")
+        raw = FORMATS[family].write(config)
+    except Unwritable:
+        raw = {"model_type": OURS + family, "qkv": to_dict(config)}
+    if hasattr(config, "num_labels"):
+        names = labels or tuple(f"LABEL_{i}" for i in range(config.num_labels))
+        if "regress" in config.heads:
+            names, raw["problem_type"] = names[:1], "regression"
+        raw["id2label"] = {str(i): name for i, name in enumerate(names)}
+        raw["label2id"] = {name: i for i, name in enumerate(names)}
+    return raw | {"dtype": "float32"}
+
+
+def _write_files(folder: Folder, work: Path) -> None:
+    raw = config_json(folder.config, folder.labels)
+    ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
+    foreign = not raw["model_type"].startswith(OURS)
+    write_weights(work, export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours)
+    _write_json(work / "config.json", raw)
+    if folder.tokenizer is not None:
+        folder.tokenizer.save(work)
+    if folder.pooling != "mean":
+        (work / POOLING).parent.mkdir()
+        _write_json(work / POOLING, {"pooling_mode_cls_token": True, "word_embedding_dimension": folder.config.dim})
+
+
+def _fill(model: Headed, tensors: Mapping[str, Tensor], dtype: torch.dtype, folder: Path) -> None:
+    """Put tensors into a model built on the meta device; each must be there, and of its shape."""
+    wanted = model.state_dict()
+    for name, place in wanted.items():
+        if name not in tensors:
+            raise QkvError(f"{folder}: the weights lack {name}")
+        if tensors[name].shape != place.shape:
+            got, want = list(tensors[name].shape), list(place.shape)
+            raise QkvError(f"{folder}: {name} has the shape {got}, and config.json asks for {want}")
+    if extra := sorted(set(tensors) - set(wanted)):
+        raise QkvError(f"{folder}: the weights hold {extra[0]}, which this model has no place for")
+    model.load_state_dict({name: tensors[name].to(dtype).contiguous() for name in wanted}, assign=True)
+
+
+def _named(folder: Path, work: Any) -> Any:
+    try:
+        return work()
+    except QkvError as error:
+        raise QkvError(f"{folder}: {error}") from None
+
+
+def _labels(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    names = raw.get("id2label") or {}
+    return tuple(str(names[key]) for key in sorted(names, key=int))
+
+
+def _pooling(folder: Path) -> str:
+    if not (folder / POOLING).is_file():
+        return "mean"
+    return "first" if _read_json(folder / POOLING).get("pooling_mode_cls_token") else "mean"
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise QkvError(f"{file.parent} is not a model folder: it has no {file.name}")
+    try:
+        raw = json.loads(file.read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise QkvError(f"{file} is damaged: {error}") from None
+    if not isinstance(raw, dict):
+        raise QkvError(f"{file} is damaged: it holds no table of keys")
+    return raw
+
+
+def _write_json(file: Path, raw: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(raw, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _swap(work: Path, target: Path) -> None:
+    """Rename `work` to `target`; what stood there moves aside first and goes last."""
+    if not target.exists():
+        os.rename(work, target)
+    else:
+        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+        os.rename(target, aside / "old")
+        os.rename(work, target)
+        shutil.rmtree(aside)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

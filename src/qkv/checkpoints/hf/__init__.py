@@ -1,0 +1,1 @@
+"""Hugging Face's names for our parts, two ways, one file a family."""

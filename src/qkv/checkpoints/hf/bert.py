@@ -1,0 +1,256 @@
+"""Names of bert, roberta, xlm-roberta, distilbert, albert and electra."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qkv.checkpoints.hf.activations import ours_of, theirs_of
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, same, skipping
+from qkv.common.errors import QkvError
+from qkv.models.bert import BertConfig
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Where a flavour keeps its parts, `{i}` being the layer."""
+
+    model_type: str
+    classes: str
+    layer: str = "encoder.layer.{i}."
+    attention: tuple[str, str, str, str] = (
+        "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
+    )  # fmt: skip
+    rest: tuple[str, str, str, str] = (
+        "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm",
+    )  # fmt: skip
+    project: str = ""
+    base_pooler: str = "pooler.dense"
+    task_pooler: str = ""  # where it is part of the classifier instead
+    masked: tuple[str, str, str] = (
+        "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias",
+    )  # fmt: skip
+    pair: str = "cls.seq_relationship"
+    classify: str = "classifier"
+
+    @property
+    def prefix(self) -> str:
+        return self.model_type.replace("xlm-", "") + "."
+
+
+_ROBERTA = {
+    "task_pooler": "classifier.dense",
+    "masked": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    "classify": "classifier.out_proj",
+}
+NAMES: dict[str, _Names] = {
+    "bert": _Names("bert", "Bert"),
+    "roberta": _Names("roberta", "Roberta", **_ROBERTA),  # type: ignore[arg-type]
+    "xlm-roberta": _Names("xlm-roberta", "XLMRoberta", **_ROBERTA),  # type: ignore[arg-type]
+    "distilbert": _Names(
+        "distilbert", "DistilBert",
+        layer="transformer.layer.{i}.",
+        attention=("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"),
+        rest=("sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
+        task_pooler="pre_classifier",
+        masked=("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+    ),
+    "albert": _Names(
+        "albert", "Albert",
+        layer="encoder.albert_layer_groups.0.albert_layers.0.",
+        attention=("attention.query", "attention.key", "attention.value", "attention.dense"),
+        rest=("attention.LayerNorm", "ffn", "ffn_output", "full_layer_layer_norm"),
+        project="encoder.embedding_hidden_mapping_in",
+        base_pooler="pooler",
+        masked=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
+        pair="sop_classifier.classifier",
+    ),
+    "electra": _Names(
+        "electra", "Electra",
+        project="embeddings_project",
+        task_pooler="classifier.dense",
+        masked=("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
+        classify="classifier.out_proj",
+    ),
+}  # fmt: skip
+
+# Their class names, without the flavour, and the heads each carries.
+TASKS: dict[str, tuple[str, ...]] = {
+    "Model": ("pool",),
+    "ForPreTraining": ("pool", "mlm", "nsp"),
+    "ForMaskedLM": ("mlm",),
+    "ForNextSentencePrediction": ("pool", "nsp"),
+    "ForSequenceClassification": ("pool", "classify"),
+    "ForTokenClassification": ("tag",),
+    "ForQuestionAnswering": ("span",),
+}
+
+
+def _is_base(config: BertConfig) -> bool:
+    return not set(config.heads) - {"pool"}
+
+
+def _rules(config: BertConfig) -> list[Rule]:
+    names = NAMES[config.flavour]
+    base = "" if _is_base(config) else names.prefix
+    q, k, v, out = names.attention
+    norm1, up, down, norm2 = names.rest
+    rules = same("embeddings.token.weight", f"{base}embeddings.word_embeddings.weight")
+    skip = 2 if "roberta" in config.flavour else 0
+    rules += skipping("embeddings.position.table.weight", f"{base}embeddings.position_embeddings.weight", skip)
+    if config.num_segments:
+        rules += same("embeddings.segment.weight", f"{base}embeddings.token_type_embeddings.weight")
+    rules += linear("embeddings.norm", f"{base}embeddings.LayerNorm")
+    if config.embedding_dim not in (None, config.dim):
+        rules += linear("embeddings.project", base + names.project)
+    for i in range(1 if config.flavour == "albert" else config.num_layers):
+        ours, theirs = f"stack.blocks.{i}.", base + names.layer.format(i=i)
+        rules += fused(f"{ours}attention.part.qkv", [theirs + q, theirs + k, theirs + v])
+        rules += linear(f"{ours}attention.part.out", theirs + out)
+        rules += linear(f"{ours}attention.norm", theirs + norm1)
+        rules += linear(f"{ours}feedforward.part.up", theirs + up)
+        rules += linear(f"{ours}feedforward.part.down", theirs + down)
+        rules += linear(f"{ours}feedforward.norm", theirs + norm2)
+    return rules + _head_rules(config, names, base)
+
+
+def _head_rules(config: BertConfig, names: _Names, base: str) -> list[Rule]:
+    rules: list[Rule] = []
+    sequence = {"classify", "regress"} & set(config.heads)
+    if sequence and names.task_pooler:
+        rules += linear("pooler.dense", names.task_pooler)
+    elif sequence or {"pool", "nsp"} & set(config.heads):
+        rules += linear("pooler.dense", base + names.base_pooler)
+    dense, norm, bias = names.masked
+    for head in config.heads:
+        if head == "mlm":
+            rules += linear("heads.mlm.dense", dense) + linear("heads.mlm.norm", norm)
+            rules += same("heads.mlm.decoder.bias", bias)
+        elif head == "replaced":
+            rules += linear("heads.replaced.dense", "discriminator_predictions.dense")
+            rules += linear("heads.replaced.linear", "discriminator_predictions.dense_prediction")
+        elif head != "pool":
+            theirs = {"nsp": names.pair, "tag": "classifier", "span": "qa_outputs"}.get(head, names.classify)
+            rules += linear(f"heads.{head}.linear", theirs)
+    return rules
+
+
+def _heads(raw: Mapping[str, Any], flavour: str, tensors: set[str]) -> tuple[str, ...]:
+    """Find the heads: what the class says, and what the file holds besides (BERT's own releases hold more)."""
+    names = NAMES[flavour]
+    architecture = (raw.get("architectures") or [f"{names.classes}Model"])[0]
+    task = architecture.removeprefix(names.classes)
+    if task not in TASKS:
+        allowed = ", ".join(names.classes + known for known in TASKS)
+        raise QkvError(f"no head for the architecture {architecture} (known: {allowed})")
+    heads = list(TASKS[task])
+    if flavour == "electra" and task == "ForPreTraining":
+        heads = ["replaced"]
+    if "classify" in heads and (raw.get("problem_type") == "regression" or len(raw.get("id2label", "ab")) == 1):
+        heads[heads.index("classify")] = "regress"
+
+    def held(*parts: str) -> bool:
+        return any(name.endswith((f"{part}.weight", part)) for name in tensors for part in parts)
+
+    pooled = held(names.base_pooler) or ("classify" in heads or "regress" in heads)
+    if "pool" in heads and not pooled:
+        heads.remove("pool")
+    if "pool" not in heads and pooled:
+        heads.insert(0, "pool")
+    for head, evidence in (("mlm", names.masked[0]), ("nsp", names.pair)):
+        if head not in heads and held(evidence):
+            heads.append(head)
+    return tuple(heads)
+
+
+def _read(raw: Mapping[str, Any], tensors: set[str]) -> BertConfig:
+    flavour = raw["model_type"]
+    if raw.get("position_embedding_type", "absolute") != "absolute":
+        raise QkvError(f"position_embedding_type {raw['position_embedding_type']!r} is not known (allowed: absolute)")
+    distil, roberta = flavour == "distilbert", "roberta" in flavour
+    dim = raw["dim" if distil else "hidden_size"]
+    return BertConfig(
+        vocab_size=raw["vocab_size"],
+        dim=dim,
+        num_layers=raw["n_layers" if distil else "num_hidden_layers"],
+        num_heads=raw["n_heads" if distil else "num_attention_heads"],
+        ff_dim=raw["hidden_dim" if distil else "intermediate_size"],
+        max_length=raw["max_position_embeddings"] - (2 if roberta else 0),
+        num_segments=0 if distil else raw.get("type_vocab_size", 2),
+        embedding_dim=raw.get("embedding_size") if flavour in ("albert", "electra") else None,
+        activation=ours_of(raw.get("activation" if distil else "hidden_act", "gelu")),
+        norm_eps=raw.get("layer_norm_eps", 1e-12),
+        dropout=raw.get("dropout" if distil else "hidden_dropout_prob", 0.1),
+        attention_dropout=raw.get("attention_dropout" if distil else "attention_probs_dropout_prob", 0.1),
+        heads=_heads(raw, flavour, tensors),
+        num_labels=len(raw.get("id2label", "ab")),
+        flavour=flavour,
+    )
+
+
+def _task(config: BertConfig) -> str:
+    heads = tuple("classify" if head == "regress" else head for head in config.heads if head != "pool")
+    if config.flavour == "electra" and heads == ("replaced",):
+        return "ForPreTraining"
+    for task, carried in TASKS.items():
+        if set(heads) == set(carried) - {"pool"} and len(heads) == len(set(heads)):
+            return task
+    raise Unwritable(f"{config.flavour} has no class with the heads {', '.join(config.heads)}")
+
+
+def _write(config: BertConfig) -> dict[str, Any]:
+    names = NAMES[config.flavour]
+    if config.position.name != "learned":
+        raise Unwritable(f"{names.model_type} has no {config.position.name} positions")
+    if config.flavour == "albert" and config.embedding_dim in (None, config.dim):
+        raise Unwritable("albert has a token table narrower than dim")
+    if config.embedding_dim not in (None, config.dim) and not names.project:
+        raise Unwritable(f"{names.model_type} has no token table narrower than dim")
+    if config.flavour == "distilbert" and (config.num_segments or config.norm_eps != 1e-12):
+        raise Unwritable("distilbert has no segments and norm_eps 1e-12")
+    act = theirs_of(config.activation)
+    raw: dict[str, Any] = {
+        "model_type": names.model_type,
+        "architectures": [names.classes + _task(config)],
+        "vocab_size": config.vocab_size,
+        "max_position_embeddings": config.max_length + (2 if "roberta" in config.flavour else 0),
+        "pad_token_id": 1 if "roberta" in config.flavour else 0,
+    }
+    if config.flavour == "distilbert":
+        return raw | {
+            "dim": config.dim,
+            "n_layers": config.num_layers,
+            "n_heads": config.num_heads,
+            "hidden_dim": config.ff_dim,
+            "activation": act,
+            "dropout": config.dropout,
+            "attention_dropout": config.attention_dropout,
+        }
+    raw |= {
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "intermediate_size": config.ff_dim,
+        "hidden_act": act,
+        "layer_norm_eps": config.norm_eps,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "type_vocab_size": config.num_segments,
+    }
+    if config.flavour in ("albert", "electra"):
+        raw["embedding_size"] = config.embedding_dim or config.dim
+    return raw
+
+
+FORMAT = Format(
+    model_types=tuple(NAMES),
+    prefix=lambda config: NAMES[config.flavour].prefix,
+    read=_read,
+    write=_write,
+    rules=_rules,
+    ignored=(
+        "*position_ids", "*token_type_ids", "cls.predictions.decoder.*", "lm_head.decoder.*", "vocab_projector.weight",
+        "predictions.decoder.*", "generator_lm_head.weight",
+    ),
+)  # fmt: skip

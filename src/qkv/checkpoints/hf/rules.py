@@ -1,0 +1,131 @@
+"""The grammar of a name map: each rule ties one of our tensors to one or more of theirs, both ways."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qkv.common.errors import QkvError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`ours` = join(theirs) and theirs = cut(ours)."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    join: Callable[[list[Tensor]], Tensor] = lambda tensors: tensors[0]
+    cut: Callable[[Tensor], Sequence[Tensor]] = lambda tensor: [tensor]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How Hugging Face stores a family.
+
+    Attributes:
+        model_types: its names for it in config.json.
+        prefix: what a task model puts before the names of the base model.
+        read: config.json and the tensor names to our config.
+        write: our config to config.json, or `Unwritable`.
+        rules: the name map of a config.
+        ignored: patterns of tensors that repeat others or hold no weights.
+    """
+
+    model_types: tuple[str, ...]
+    prefix: Callable[[Any], str]
+    read: Callable[[Mapping[str, Any], set[str]], Any]
+    write: Callable[[Any], dict[str, Any]]
+    rules: Callable[[Any], list[Rule]]
+    ignored: tuple[str, ...] = ()
+
+
+class Unwritable(Exception):
+    """Hugging Face has no name for this config; the reason is the message."""
+
+
+def same(ours: str, theirs: str) -> list[Rule]:
+    """One tensor, one name."""
+    return [Rule(ours, (theirs,))]
+
+
+def linear(ours: str, theirs: str, *, bias: bool = True) -> list[Rule]:
+    """A weight, and a bias where there is one; norms look the same."""
+    return [Rule(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in (["weight", "bias"] if bias else ["weight"])]
+
+
+def fused(ours: str, theirs: Sequence[str], *, bias: bool = True) -> list[Rule]:
+    """Our one product is several of theirs, of equal sizes."""
+    return [
+        Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), torch.cat, lambda t: t.chunk(len(theirs)))
+        for part in (["weight", "bias"] if bias else ["weight"])
+    ]
+
+
+def transposed(ours: str, theirs: str) -> list[Rule]:
+    """Their weight lies [in, out], as in GPT-2."""
+    weight = Rule(f"{ours}.weight", (f"{theirs}.weight",), lambda ts: ts[0].t(), lambda t: [t.t()])
+    return [weight, Rule(f"{ours}.bias", (f"{theirs}.bias",))]
+
+
+def reshaped(ours: str, theirs: Sequence[str], inner: tuple[int, ...], outer: tuple[int, ...]) -> list[Rule]:
+    """Same numbers in other dimensions; several of theirs follow one another in ours."""
+    return [
+        Rule(
+            ours,
+            tuple(theirs),
+            lambda ts: torch.cat([t.reshape(inner) for t in ts]),
+            lambda t: [part.reshape(outer) for part in t.chunk(len(theirs))],
+        )
+    ]
+
+
+def skipping(ours: str, theirs: str, rows: int) -> list[Rule]:
+    """Their table begins with rows that are never used (RoBERTa's positions start at 2)."""
+    return [
+        Rule(
+            ours,
+            (theirs,),
+            lambda ts: ts[0][rows:],
+            lambda t: [torch.cat([t.new_zeros(rows, t.shape[1]), t])],
+        )
+    ]
+
+
+def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> dict[str, Tensor]:
+    """Translate a file's tensors to ours; a missing or an extra one is an error that names it."""
+    prefix = style.prefix(config)
+    left = {_modern(name): tensor for name, tensor in theirs.items()}
+
+    def take(name: str) -> Tensor:
+        # A base model's file has no prefix and a task model's has one; either may be read as the other.
+        for candidate in (name, name.removeprefix(prefix), prefix + name):
+            if candidate in left:
+                return left.pop(candidate)
+        raise QkvError(f"the weights lack {name}")
+
+    ours = {rule.ours: rule.join([take(name) for name in rule.theirs]) for rule in style.rules(config)}
+    for name in sorted(left):
+        if not any(fnmatch.fnmatch(name, pattern) for pattern in style.ignored):
+            raise QkvError(f"the weights hold {name}, which this model has no place for")
+    return ours
+
+
+def export_tensors(ours: Mapping[str, Tensor], style: Format, config: Any) -> dict[str, Tensor]:
+    """Translate our tensors to theirs."""
+    theirs: dict[str, Tensor] = {}
+    for rule in style.rules(config):
+        theirs |= zip(rule.theirs, rule.cut(ours[rule.ours]), strict=True)
+    return theirs
+
+
+def _modern(name: str) -> str:
+    """Old files, converted from TensorFlow, call a norm's weight gamma and its bias beta."""
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name

@@ -1,0 +1,64 @@
+"""Tensors on disk: safetensors, whole or in shards, and nothing else. Nothing here unpickles a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from qkv.common.errors import QkvError
+
+WHOLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "tf_model.h5")
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read every tensor of a model folder, by the name it has in the file."""
+    if (folder / WHOLE).is_file():
+        return _read_file(folder / WHOLE)
+    if (folder / INDEX).is_file():
+        return _read_shards(folder / INDEX)
+    for name in PICKLES:
+        if (folder / name).exists():
+            raise QkvError(
+                f"{folder / name} is not safetensors, and qkv never unpickles a file; "
+                f"convert it once, where you trust it: "
+                f"transformers.AutoModel.from_pretrained({str(folder)!r}).save_pretrained('converted')"
+            )
+    raise QkvError(f"{folder} holds no weights: {WHOLE} or {INDEX} is needed")
+
+
+def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Write tensors as one file; the caller makes it atomic."""
+    save_file(
+        {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
+        folder / WHOLE,
+        metadata={"format": "pt"},
+    )
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    try:
+        where: dict[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
+        files = sorted({index.parent / Path(name).name for name in where.values()})
+    except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
+        raise QkvError(f"{index} is damaged: it is not a list of shards") from None
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        if not file.is_file():
+            raise QkvError(f"{index} names the shard {file.name}, which is not there")
+        tensors |= _read_file(file)
+    if missing := sorted(set(where) - set(tensors)):
+        raise QkvError(f"{index} names {missing[0]}, which no shard holds")
+    return tensors
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise QkvError(f"{file} is damaged or cut short: {error}") from None

@@ -1,0 +1,1 @@
+"""The command line: command to function, no logic."""

@@ -1,0 +1,137 @@
+"""The `qkv` command: standard output carries the answer, standard error the progress.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. A command parses, calls one function, prints.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from qkv.common.errors import QkvError, UsageError
+from qkv.version import __version__
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+
+MODEL = typer.Argument(metavar="MODEL", help="A model folder, written by qkv or by transformers.", show_default=False)
+JSON = typer.Option("--json", help="Print JSON, one object a line.")
+DEVICE = typer.Option(help="cpu, cuda or cuda:N; CUDA where there is one if not given.", show_default=False)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"qkv {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train, look inside, shrink and serve your own Transformer."""
+    del version
+
+
+@app.command(epilog="Examples:  qkv info bert-base   |   qkv info path/to/folder --json")
+def info(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model folder or the name of a preset.", show_default=False)
+    ],
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Describe a model folder or a preset: family, sizes, parameters, memory, attention kernel, tokenizer."""
+    from qkv import predict
+    from qkv.cli.show import facts
+
+    found = predict.info(model)
+    typer.echo(json.dumps(found, ensure_ascii=False) if as_json else facts(model, found))
+
+
+@app.command(epilog="Examples:  qkv embed FOLDER 'a sentence' 'another'   |   qkv embed FOLDER - < lines.txt")
+def embed(
+    model: Annotated[str, MODEL],
+    texts: Annotated[
+        list[str], typer.Argument(metavar="TEXT…|-", help="Texts, or - to read one a line.", show_default=False)
+    ],
+    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = False,
+    pooling: Annotated[str | None, typer.Option(help="mean or first; the folder's own way if not given.")] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Turn each text into a vector: one line of numbers a text."""
+    from qkv import predict
+
+    lines = _texts(texts)
+    loaded = predict.load(model, device=device)
+    with _progress(len(lines), "embedding") as advance:
+        vectors = loaded.embed(lines, normalize=normalize, pooling=pooling, progress=advance)
+    for text, vector in zip(lines, vectors.tolist(), strict=True):
+        typer.echo(
+            json.dumps({"text": text, "embedding": vector}, ensure_ascii=False)
+            if as_json
+            else " ".join(f"{x:.6f}" for x in vector)
+        )
+
+
+@app.command(epilog="Example:  qkv similar FOLDER 'A dog runs.' 'An animal is running.'")
+def similar(
+    model: Annotated[str, MODEL],
+    a: Annotated[str, typer.Argument(metavar="A", help="A text.", show_default=False)],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another text.", show_default=False)],
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Print how alike two texts are: the cosine of their vectors, from -1 to 1."""
+    from qkv import predict
+
+    cosine = predict.load(model, device=device).similar(a, b)
+    typer.echo(json.dumps({"a": a, "b": b, "cosine": cosine}, ensure_ascii=False) if as_json else f"{cosine:.4f}")
+
+
+def _texts(arguments: list[str]) -> list[str]:
+    """Take the texts given, or one a line from standard input."""
+    if arguments != ["-"]:
+        return arguments
+    data = sys.stdin.buffer.read()
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from None
+    if not lines:
+        raise UsageError("standard input is empty: give at least one line")
+    return lines
+
+
+@contextmanager
+def _progress(total: int, what: str) -> Iterator[Any]:
+    """Show a bar on standard error for long work; nothing where it is not a terminal."""
+    if total < 64 or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def run() -> None:
+    """Run the command line; an error is one sentence, never a traceback."""
+    warnings.showwarning = lambda message, *_: print(f"qkv: {message}", file=sys.stderr)  # noqa: T201
+    try:
+        app()
+    except QkvError as error:
+        typer.echo(f"qkv: {error}", err=True)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo("qkv: stopped", err=True)
+        raise SystemExit(130) from None

@@ -1,0 +1,43 @@
+"""Facts as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def facts(name: str, found: dict[str, Any]) -> str:
+    """Lay out what `qkv info` found, one fact a line."""
+    tokenizer, memory = found["tokenizer"], found["memory_bytes"]
+    rows = {
+        "model": name,
+        "family": found["family"],
+        "stored as": found["stored_as"],
+        "parameters": f"{found['parameters']:,}",
+        "memory": ", ".join(f"{_bytes(size)} in {kind}" for kind, size in memory.items()),
+        "position": found["position"] or "recurrence",
+        "attention": ", ".join(f"{kernel} ({dtype})" for dtype, kernel in found["attention_kernel"].items()),
+        "tokenizer": f"{tokenizer['kind']}, {tokenizer['vocab_size']:,} tokens, {tokenizer['fingerprint']}"
+        if tokenizer
+        else "none",
+        **{key.replace("_", " "): _said(value) for key, value in found["sizes"].items()},
+    }
+    if found["labels"]:
+        rows["labels"] = ", ".join(found["labels"][:8]) + (" …" if len(found["labels"]) > 8 else "")
+    width = max(map(len, rows))
+    return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:.1f} {unit}"

@@ -1,0 +1,1 @@
+"""What every room shares: the ragged layout, batches, outputs, configs, errors."""

@@ -1,0 +1,72 @@
+"""What a model is given: token batches and image batches, as types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from qkv.common.errors import UsageError
+from qkv.common.ragged import Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """One row of token ids and its layout.
+
+    Attributes:
+        ids: Shape: [T].
+        layout: where each sequence lies.
+        segments: which of the sentences each token belongs to (BERT), or None for all in the first. Shape: [T].
+    """
+
+    ids: Tensor
+    layout: Ragged
+    segments: Tensor | None = None
+
+    @staticmethod
+    def of(
+        sequences: Sequence[Sequence[int]],
+        *,
+        segments: Sequence[Sequence[int]] | None = None,
+        vocab_size: int | None = None,
+        device: torch.device | str | None = None,
+    ) -> Tokens:
+        """Pack lists of ids; every sequence must hold something and every id must be below `vocab_size`."""
+        if not sequences:
+            raise UsageError("the batch is empty: at least one sequence of ids is needed")
+        for number, sequence in enumerate(sequences):
+            if len(sequence) == 0:
+                raise UsageError(f"sequence {number} is empty: every sequence needs at least one id")
+            if vocab_size is not None and not 0 <= min(sequence) <= max(sequence) < vocab_size:
+                bad = next(i for i in sequence if not 0 <= i < vocab_size)
+                raise UsageError(f"sequence {number} holds id {bad}, outside the vocabulary (0 to {vocab_size - 1})")
+        if segments is not None and [len(s) for s in segments] != [len(s) for s in sequences]:
+            raise UsageError("segments must have the same lengths as the ids")
+        return Tokens(
+            ids=_row(sequences, device),
+            layout=Ragged.of([len(sequence) for sequence in sequences], device),
+            segments=None if segments is None else _row(segments, device),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """A batch of images of one size. Shape: [B, C, height, width]."""
+
+    pixels: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Source and target sequences, one of each per example."""
+
+    source: Tokens
+    target: Tokens
+
+
+def _row(sequences: Sequence[Sequence[int]], device: torch.device | str | None) -> Tensor:
+    return torch.tensor(list(chain.from_iterable(sequences)), dtype=torch.int64).to(device, non_blocking=True)

@@ -1,0 +1,74 @@
+"""Frozen dataclasses to and from plain dicts: unknown keys and wrong types are errors that name them."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from qkv.common.errors import UsageError, unknown
+
+C = TypeVar("C")
+
+
+def from_dict(cls: type[C], values: Mapping[str, Any], *, where: str = "") -> C:
+    """Build config `cls` from `values`; a nested config may be given by its first field alone."""
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in names:
+            raise unknown(f"key of {cls.__name__}", f"{where}{key}", names)
+    try:
+        return cls(**{key: _coerce(hints[key], value, f"{where}{key}") for key, value in values.items()})
+    except TypeError as error:  # a required key is missing
+        raise UsageError(f"{cls.__name__}: {error}") from None
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Return `config` as a dict that JSON and TOML can hold."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
+    }
+
+
+def override(config: C, changes: Mapping[str, Any]) -> C:
+    """Return `config` with some keys changed; a dotted key reaches into a nested config."""
+    nested: dict[str, Any] = {}
+    for key, value in changes.items():
+        head, _, rest = key.partition(".")
+        if rest and dataclasses.is_dataclass(inner := getattr(config, head, None)):
+            nested[head] = override(nested.get(head, inner), {rest: value})
+        else:
+            nested[key] = value
+    current = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    return from_dict(type(config), {**current, **nested})
+
+
+def _coerce(hint: Any, value: Any, where: str) -> Any:
+    """Check `value` against a field's type, converting what plain data cannot say (tuples, nested configs, floats)."""
+    if isinstance(hint, types.UnionType):
+        if value is None and type(None) in hint.__args__:
+            return None
+        hint = next(arg for arg in hint.__args__ if arg is not type(None))
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, typing.cast(type, hint)):
+            return value
+        first = dataclasses.fields(hint)[0].name
+        return from_dict(
+            typing.cast(type, hint), value if isinstance(value, Mapping) else {first: value}, where=f"{where}."
+        )
+    if typing.get_origin(hint) is tuple:
+        if isinstance(value, str) or not isinstance(value, list | tuple):
+            raise UsageError(f"{where} takes a list, got {value!r}")
+        return tuple(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise UsageError(f"{where} takes {_said(hint)}, got {value!r}")
+    return value
+
+
+def _said(hint: type) -> str:
+    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, hint.__name__)

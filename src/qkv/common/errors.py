@@ -1,0 +1,26 @@
+"""One sentence that names what is wrong and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class QkvError(Exception):
+    """Something failed; the command line prints the sentence and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class UsageError(QkvError):
+    """The caller asked for something that does not exist or cannot be."""
+
+    exit_code = 2
+
+
+def unknown(kind: str, value: object, allowed: Iterable[object]) -> UsageError:
+    """Return the error for a name that is not in a list, with the nearest one that is."""
+    names = [str(name) for name in allowed]
+    near = get_close_matches(str(value), names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return UsageError(f"unknown {kind} {value!r}{hint} (allowed: {', '.join(names)})")

@@ -1,0 +1,110 @@
+"""The one idea: a batch is one row of real tokens and the lengths of its sequences. No padding.
+
+    tokens   the cat sat | hello | two dogs
+    row      [ 0   1   2 |   3   |  4   5  ]        x_TD, T = 6
+    offsets  [ 0           3       4         6 ]
+    lengths  [     3           1       2      ]
+
+Only attention (and recurrence and convolution, its elders) ever looks at a `Ragged`; everything else works on rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Where each sequence lies in a row of tokens.
+
+    Sequence b holds the rows `offsets[b] ... offsets[b] + lengths[b] - 1`. In a packed batch nothing lies between the
+    sequences; in a key/value cache each has room to grow, so its slot may be longer than its length.
+
+    Attributes:
+        offsets: where each slot starts, and where the last one ends. Shape: [B + 1], int32.
+        lengths: real tokens of each sequence. Shape: [B], int32.
+        max_length: an upper bound of `lengths`, known without asking the device.
+        num_rows: rows in all, slack included.
+        pitch: the distance between slots where it is the same for all (a rectangle can be viewed, not copied).
+        packed: nothing lies between the sequences.
+    """
+
+    offsets: Tensor
+    lengths: Tensor
+    max_length: int
+    num_rows: int
+    pitch: int | None = None
+    packed: bool = True
+
+    @staticmethod
+    def of(lengths: Sequence[int], device: torch.device | str | None = None) -> Ragged:
+        """Lay out packed sequences of these lengths."""
+        sizes = torch.tensor(list(lengths), dtype=torch.int32)
+        offsets = torch.zeros(len(lengths) + 1, dtype=torch.int32)
+        torch.cumsum(sizes, 0, out=offsets[1:])
+        pitch = lengths[0] if len(lengths) and min(lengths) == max(lengths) else None
+        return Ragged(
+            offsets=offsets.to(device, non_blocking=True),
+            lengths=sizes.to(device, non_blocking=True),
+            max_length=max(lengths, default=0),
+            num_rows=sum(lengths),
+            pitch=pitch,
+        )
+
+    @property
+    def num_sequences(self) -> int:
+        """B."""
+        return self.lengths.shape[0]
+
+    @cached_property
+    def host_lengths(self) -> list[int]:
+        """The lengths as Python numbers (on CUDA this waits for the device, once)."""
+        return self.lengths.tolist()
+
+    @cached_property
+    def sequence_of(self) -> Tensor:
+        """The sequence each row belongs to. Shape: [T]."""
+        rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.offsets.device)
+        return torch.searchsorted(self.offsets[1:], rows, right=True).clamp_max(self.num_sequences - 1)
+
+    @cached_property
+    def position_of(self) -> Tensor:
+        """The place of each row in its sequence, from 0. Shape: [T]."""
+        rows = torch.arange(self.num_rows, dtype=torch.int64, device=self.offsets.device)
+        return rows - self.offsets.long()[self.sequence_of]
+
+    @property
+    def first(self) -> Tensor:
+        """The first row of each sequence. Shape: [B]."""
+        return self.offsets[:-1].long()
+
+    @property
+    def last(self) -> Tensor:
+        """The last row of each sequence. Shape: [B]."""
+        return self.first + self.lengths.long() - 1
+
+    def select(self, sequences: Tensor, lengths: Tensor) -> Ragged:
+        """Keep some sequences, in rising order, each cut to a new length; the rows stay where they are."""
+        ends = self.offsets[sequences[-1:] + 1]
+        return Ragged(
+            offsets=torch.cat([self.offsets[sequences], ends]),
+            lengths=lengths.to(torch.int32),
+            max_length=int(lengths.max()),
+            num_rows=self.num_rows,
+            packed=False,
+        )
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """Cut a row tensor into one tensor per sequence."""
+        starts = self.offsets.tolist()
+        return [x[start : start + length] for start, length in zip(starts, self.host_lengths, strict=False)]
+
+    def mean(self, x_TD: Tensor) -> Tensor:
+        """Average the rows of each sequence. Shape: [T, D] -> [B, D]."""
+        sums = x_TD.new_zeros(self.num_sequences, x_TD.shape[-1]).index_add_(0, self.sequence_of, x_TD)
+        return sums / self.lengths.clamp_min(1).unsqueeze(-1)

@@ -1,0 +1,55 @@
+"""Every family and every preset, in one explicit table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qkv.common.config import override
+from qkv.common.errors import unknown
+from qkv.models import bert, electra, gpt, seq2seq_rnn, t5, transformer, vit
+from qkv.models.skeleton import Headed
+
+Config = Any  # one of the families' frozen dataclasses
+
+
+@dataclass(frozen=True)
+class Family:
+    """A config class, its builder, and its sizes by name."""
+
+    config: type[Config]
+    build: Callable[[Any], Headed]
+    presets: Mapping[str, Config]
+
+
+FAMILIES: dict[str, Family] = {
+    "transformer": Family(transformer.TransformerConfig, transformer.build, transformer.PRESETS),
+    "bert": Family(bert.BertConfig, bert.build, bert.PRESETS | electra.PRESETS),
+    "gpt": Family(gpt.GPTConfig, gpt.build, gpt.PRESETS),
+    "t5": Family(t5.T5Config, t5.build, t5.PRESETS),
+    "vit": Family(vit.ViTConfig, vit.build, vit.PRESETS | vit.DEIT_PRESETS),
+    "seq2seq_rnn": Family(seq2seq_rnn.RNNConfig, seq2seq_rnn.build, seq2seq_rnn.PRESETS),
+}
+
+PRESETS: dict[str, Config] = {name: config for family in FAMILIES.values() for name, config in family.presets.items()}
+
+
+def preset(name: str, **changes: Any) -> Config:
+    """Return a preset's config, with some numbers changed."""
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS)
+    return override(PRESETS[name], changes)
+
+
+def family_of(config: Config) -> str:
+    """Name the family a config belongs to."""
+    for name, family in FAMILIES.items():
+        if isinstance(config, family.config):
+            return name
+    raise unknown("config class", type(config).__name__, [family.config.__name__ for family in FAMILIES.values()])
+
+
+def build(config: Config) -> Headed:
+    """Build the model a config describes, with first weights."""
+    return FAMILIES[family_of(config)].build(config)

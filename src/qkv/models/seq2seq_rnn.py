@@ -1,0 +1,92 @@
+"""The recurrent encoder-decoder with attention (Bahdanau et al. 2015; Luong et al. 2015), for comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from qkv.common.batch import Pairs, Tokens
+from qkv.common.errors import UsageError
+from qkv.common.outputs import Hidden
+from qkv.models.skeleton import Headed
+from qkv.nn.heads import LanguageHead
+from qkv.nn.init import initialise
+from qkv.nn.recurrent import RecurrentDecoder, RecurrentEncoder, RecurrentState
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNConfig:
+    """Numbers of a recurrent encoder-decoder. Recurrence is its position: it takes no other.
+
+    Attributes:
+        vocab_size: V, of both sides.
+        dim: width of embeddings and states; half of it per direction in the encoder.
+        num_layers: layers of each side.
+        cell: lstm or gru.
+        score: how the decoder's state asks the memory: dot, general or additive.
+        dropout: on embeddings, between layers and on outputs.
+        start_id: the token that starts a target.
+        end_id: the token that ends a sequence.
+    """
+
+    vocab_size: int = 10_000
+    dim: int = 512
+    num_layers: int = 1
+    cell: str = "lstm"
+    score: str = "additive"
+    dropout: float = 0.3
+    start_id: int = 0
+    end_id: int = 1
+
+    heads = ("lm",)
+
+
+class RecurrentSeq2Seq(Headed):
+    """Bidirectional encoder, attending decoder, one token table."""
+
+    def __init__(self, config: RNNConfig) -> None:
+        super().__init__()
+        recurrent = {"cell": config.cell, "num_layers": config.num_layers, "dropout": config.dropout}
+        self.token = nn.Embedding(config.vocab_size, config.dim)
+        self.encoder = RecurrentEncoder(config.dim, **recurrent)  # type: ignore[arg-type]
+        self.decoder = RecurrentDecoder(config.dim, score=config.score, **recurrent)  # type: ignore[arg-type]
+        self.dropout = nn.Dropout(config.dropout)
+        self._own_heads({"lm": LanguageHead(config.dim, config.vocab_size, bias=True)}, None)
+
+    @property
+    def table(self) -> Tensor:
+        """The token table that the head reads. Shape: [V, D]."""
+        return self.token.weight
+
+    def encode(self, source: Tokens) -> tuple[Hidden, RecurrentState]:
+        """Compute the memory and the decoder's first state."""
+        states, last = self.encoder(self.dropout(self.token(source.ids)), source.layout)
+        return Hidden(states, source.layout), self.decoder.begin(last)
+
+    def decode(self, target: Tokens, memory: Hidden, state: RecurrentState) -> tuple[Hidden, RecurrentState]:
+        """Read target tokens from a state; returns their outputs and the state after them."""
+        x, state = self.decoder(self.dropout(self.token(target.ids)), target.layout, memory, state)
+        return Hidden(x, target.layout), state
+
+    def forward(self, batch: Pairs) -> Hidden:
+        """Compute the outputs of every target token."""
+        memory, state = self.encode(batch.source)
+        return self.decode(batch.target, memory, state)[0]
+
+
+def build(config: RNNConfig) -> RecurrentSeq2Seq:
+    """Build a recurrent encoder-decoder."""
+    if config.dim % 2:
+        raise UsageError(f"dim must be even, half for each direction of the encoder, got {config.dim}")
+    model = RecurrentSeq2Seq(config)
+    initialise(model, "rnn")
+    return model
+
+
+PRESETS = {
+    "rnn-small": RNNConfig(dim=256),
+    "rnn-base": RNNConfig(dim=512),
+    "rnn-base-dot": RNNConfig(dim=512, score="dot"),
+    "rnn-large": RNNConfig(dim=1024, num_layers=2),
+}

