@@ -6,6 +6,7 @@ Texts and ids are sorted by length and packed into batches of a token budget; an
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from qkv.checkpoints.folder import Folder, config_json, read_folder, write_folder
-from qkv.common.batch import Images, Pairs, Tokens
+from qkv.common.batch import Images, Pairs, Tokens, check
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
 from qkv.models import catalogue
@@ -24,6 +25,7 @@ from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder, Transformer
 from qkv.nn import kernels
 from qkv.nn.kernels import Bias
+from qkv.nn.precision import cpu_multiplies
 from qkv.tokenizers.text import Encoded
 
 Ids = Sequence[Sequence[int]]
@@ -149,6 +151,8 @@ class Model:
             One tensor per sequence: [L, ...] from a head over tokens, [...] from a head over sequences.
         """
         self.module.head(head)  # an unknown head is an error before any work
+        if target_ids is None and getattr(self.module, "decoder", None) is not None:
+            raise UsageError("the scores of an encoder-decoder are its decoder's: give target_ids")
 
         def score(hidden: Hidden) -> list[Tensor]:
             scores = self.module.logits(hidden, head)
@@ -191,38 +195,52 @@ class Model:
         segments: Ids | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[Tensor]:
+        if isinstance(ids, Tensor) != (self.family == "vit"):
+            raise UsageError(
+                f"{self.family} takes {'pixels as one tensor' if self.family == 'vit' else 'lists of token ids'}"
+            )
         if isinstance(ids, Tensor):
             return finish(states(Images(ids.to(self.device))))
         if target_ids is not None and len(target_ids) != len(ids):
             raise UsageError(f"{len(ids)} sources and {len(target_ids)} targets: there must be as many of each")
+        if getattr(self.config, "num_segments", 0) == 0:
+            segments = None  # a model without segments has nothing to tell apart
+        if ids:
+            self._check(ids, target_ids, segments)
         found: dict[int, Tensor] = {}
-        self._check(ids, target_ids)
         for rows in self._batches(ids, target_ids):
             found |= zip(rows, finish(states(self._batch(rows, ids, target_ids, segments))), strict=True)
             if progress is not None:
                 progress(len(rows))
         return [found[row] for row in range(len(ids))]
 
-    def _check(self, ids: Ids, target_ids: Ids | None) -> None:
-        """Say which sequence is too long before any work is done."""
-        if getattr(getattr(self.config, "position", None), "name", "") != "learned":
-            return
-        limit = self.config.max_length
-        for number, sequence in enumerate([*ids, *(target_ids or [])]):
-            if len(sequence) > limit:
-                raise UsageError(
-                    f"sequence {number % len(ids)} has {len(sequence)} tokens, and the model's max_length is {limit}"
-                )
+    def _check(self, ids: Ids, target_ids: Ids | None, segments: Ids | None) -> None:
+        """Say what is wrong with which sequence, in the caller's own numbers, before any work is done."""
+        limit = self.config.max_length if self._position == "learned" else None
+        for sequences in (ids, target_ids):
+            if sequences is None:
+                continue
+            check(sequences, "id", self.config.vocab_size)
+            for number, sequence in enumerate(sequences):
+                if limit is not None and len(sequence) > limit:
+                    got = f"sequence {number} has {len(sequence)} tokens"
+                    raise UsageError(f"{got}, and the model's max_length is {limit}")
+        if segments is not None:
+            if [len(s) for s in segments] != [len(s) for s in ids]:
+                raise UsageError("segments must have the same lengths as the ids")
+            check(segments, "segment", self.config.num_segments)
+
+    @property
+    def _position(self) -> str | None:
+        position = getattr(self.config, "position", None)
+        return None if position is None else position.name
 
     def _batch(self, rows: list[int], ids: Ids, target_ids: Ids | None, segments: Ids | None) -> Tokens | Pairs:
-        vocab: int = self.config.vocab_size
-        if segments is not None and getattr(self.config, "num_segments", 0) < 1:
-            segments = None
         part = None if segments is None else [segments[row] for row in rows]
-        source = Tokens.of([ids[row] for row in rows], segments=part, vocab_size=vocab, device=self.device)
+        source = Tokens.of([ids[row] for row in rows], segments=part, device=self.device)
         if target_ids is None:
             return source
-        return Pairs(source, Tokens.of([target_ids[row] for row in rows], vocab_size=vocab, device=self.device))
+        return Pairs(source, Tokens.of([target_ids[row] for row in rows], device=self.device))
 
     def _batches(self, ids: Ids, target_ids: Ids | None) -> Iterator[list[int]]:
         """Cut the sequences into batches of a token budget, longest first, so that memory runs out early or never."""
@@ -253,7 +271,12 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
     """
     if dtype not in ("float32", "bfloat16", "float16"):
         raise unknown("dtype", dtype, ["float32", "bfloat16", "float16"])
-    return Model(read_folder(folder, dtype=getattr(torch, dtype)), device=device, kernel=kernel)
+    kind = getattr(torch, dtype)
+    if _device(device).type == "cpu" and not cpu_multiplies(kind):
+        raise UsageError(
+            f"{dtype} products kill the process on this CPU: use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
+        )
+    return Model(read_folder(folder, dtype=kind), device=device, kernel=kernel)
 
 
 def build(preset: str, *, device: str | None = None, kernel: str = "auto", **changes: Any) -> Model:
@@ -269,8 +292,8 @@ def save(model: Model, folder: str | Path) -> None:
 
 def info(name: str) -> dict[str, Any]:
     """Describe a model folder or a preset; a preset is counted without being built in memory."""
-    if Path(name).is_dir() or name not in catalogue.PRESETS:
-        if not Path(name).exists():
+    if os.path.isdir(name) or name not in catalogue.PRESETS:
+        if not os.path.exists(name):
             raise unknown("model folder or preset", name, catalogue.PRESETS)
         return load(name).describe()
     config = catalogue.preset(name)
@@ -316,9 +339,8 @@ def _device(name: str | None) -> torch.device:
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise unknown("device", name, ["cpu", "cuda", "cuda:0"]) from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"device {name!r} is not available here: torch sees no CUDA (allowed: cpu)")
-    return device
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        here = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        raise UsageError(f"device {name!r} is not available here (allowed: {', '.join(here)})") from None
+    return torch.device(name)

@@ -75,12 +75,7 @@ def test_readme_commands_run(bert_folder: Path) -> None:
     assert {shlex.split(line)[1] for line in lines} == {"info", "embed", "similar"}
     started = [
         subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "qkv",
-                *(bert_folder if word == "FOLDER" else word for word in shlex.split(line)[1:]),
-            ],
+            [sys.executable, "-m", *(str(bert_folder) if word == "FOLDER" else word for word in shlex.split(line))],
             env=ENVIRONMENT | {"OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -107,9 +102,8 @@ def test_the_tree_names_every_subpackage() -> None:
 
 def test_readme_names_every_preset() -> None:
     table = README.split("| --- | --- |")[1].split("\n\n")[0]
-    named = {
-        row.split("|")[1].strip(" `"): set(re.findall(r"`([^`]+)`", row.split("|")[2])) for row in table.split("\n")[1:]
-    }
+    cells = [row.split("|") for row in table.strip().splitlines()]
+    named = {family.strip(" `"): set(re.findall(r"`([^`]+)`", presets)) for _, family, presets, _ in cells}
     assert named == {name: set(family.presets) for name, family in FAMILIES.items()}
 
 

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
 from qkv.checkpoints.weights import read_weights, write_weights
-from qkv.common.config import from_dict, to_dict
+from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.models.catalogue import FAMILIES, build, family_of
 from qkv.models.skeleton import Headed
@@ -48,7 +48,6 @@ class Folder:
     tokenizer: TextTokenizer | None = None
     labels: tuple[str, ...] = ()
     pooling: str = "mean"
-    origin: Path | None = field(default=None, compare=False)
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
@@ -59,15 +58,18 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
     raw = _read_json(folder / "config.json")
     tensors = read_weights(folder)
     try:
-        config = read_config(raw, set(tensors))
+        config = override(read_config(raw, set(tensors)), {})  # their values are checked as ours are
+        labels = _labels(raw)
+        with torch.device("meta"):
+            model = build(config)
     except KeyError as error:
         raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, UsageError) as error:
+        raise QkvError(f"{folder / 'config.json'} holds what cannot be: {error}") from None
     if not str(raw["model_type"]).startswith(OURS):
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
-    with torch.device("meta"):
-        model = build(config)
     _fill(model, tensors, dtype, folder)
-    return Folder(config, model.eval(), TextTokenizer.find(folder), _labels(raw), _pooling(folder), folder)
+    return Folder(config, model.eval(), TextTokenizer.find(folder), labels, _pooling(folder))
 
 
 def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
@@ -189,8 +191,13 @@ def _swap(work: Path, target: Path) -> None:
     else:
         aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
         os.rename(target, aside / "old")
-        os.rename(work, target)
-        shutil.rmtree(aside)
+        try:
+            os.rename(work, target)
+        except OSError:
+            os.rename(aside / "old", target)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
     _sync(target.parent)
 
 

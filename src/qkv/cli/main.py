@@ -102,12 +102,12 @@ def _texts(arguments: list[str]) -> list[str]:
         return arguments
     data = sys.stdin.buffer.read()
     try:
-        lines = data.decode("utf-8").splitlines()
+        text = data.decode("utf-8").removesuffix("\n")  # a line ends at a newline alone
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from None
-    if not lines:
+    if not data:
         raise UsageError("standard input is empty: give at least one line")
-    return lines
+    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 @contextmanager

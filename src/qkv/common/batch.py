@@ -35,15 +35,9 @@ class Tokens:
         vocab_size: int | None = None,
         device: torch.device | str | None = None,
     ) -> Tokens:
-        """Pack lists of ids; every sequence must hold something and every id must be below `vocab_size`."""
-        if not sequences:
-            raise UsageError("the batch is empty: at least one sequence of ids is needed")
-        for number, sequence in enumerate(sequences):
-            if len(sequence) == 0:
-                raise UsageError(f"sequence {number} is empty: every sequence needs at least one id")
-            if vocab_size is not None and not 0 <= min(sequence) <= max(sequence) < vocab_size:
-                bad = next(i for i in sequence if not 0 <= i < vocab_size)
-                raise UsageError(f"sequence {number} holds id {bad}, outside the vocabulary (0 to {vocab_size - 1})")
+        """Pack lists of ids, checked where `vocab_size` is given."""
+        if vocab_size is not None or not all(map(len, sequences)) or not sequences:
+            check(sequences, "id", vocab_size)
         if segments is not None and [len(s) for s in segments] != [len(s) for s in sequences]:
             raise UsageError("segments must have the same lengths as the ids")
         return Tokens(
@@ -51,6 +45,19 @@ class Tokens:
             layout=Ragged.of([len(sequence) for sequence in sequences], device),
             segments=None if segments is None else _row(segments, device),
         )
+
+
+def check(sequences: Sequence[Sequence[int]], what: str, size: int | None) -> None:
+    """Stop what cannot be a batch: nothing in it, an empty sequence, a number outside 0 ... size - 1."""
+    if not sequences:
+        raise UsageError("the batch is empty: at least one sequence of ids is needed")
+    for number, sequence in enumerate(sequences):
+        if len(sequence) == 0:
+            raise UsageError(f"sequence {number} is empty: every sequence needs at least one {what}")
+        if size is not None and not 0 <= min(sequence) <= max(sequence) < size:
+            bad = next(i for i in sequence if not 0 <= i < size)
+            place = "the vocabulary" if what == "id" else f"the model's {what}s"
+            raise UsageError(f"sequence {number} holds {what} {bad}, outside {place} (0 to {size - 1})")
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ def from_dict(cls: type[C], values: Mapping[str, Any], *, where: str = "") -> C:
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in names:
-            raise unknown(f"key of {cls.__name__}", f"{where}{key}", names)
+            raise unknown(f"key of {cls.__name__}", where + key, [where + name for name in names])
     try:
         return cls(**{key: _coerce(hints[key], value, f"{where}{key}") for key, value in values.items()})
     except TypeError as error:  # a required key is missing
@@ -35,15 +35,15 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def override(config: C, changes: Mapping[str, Any]) -> C:
     """Return `config` with some keys changed; a dotted key reaches into a nested config."""
-    nested: dict[str, Any] = {}
-    for key, value in changes.items():
-        head, _, rest = key.partition(".")
-        if rest and dataclasses.is_dataclass(inner := getattr(config, head, None)):
-            nested[head] = override(nested.get(head, inner), {rest: value})
-        else:
-            nested[key] = value
+    plain = {key: value for key, value in changes.items() if "." not in key}
     current = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    return from_dict(type(config), {**current, **nested})
+    changed = from_dict(type(config), {**current, **plain})
+    for key in changes.keys() - plain.keys():
+        head, _, rest = key.partition(".")
+        if not dataclasses.is_dataclass(inner := getattr(changed, head, None)):
+            raise unknown(f"key of {type(config).__name__}", key, current)
+        changed = dataclasses.replace(changed, **{head: override(inner, {rest: changes[key]})})  # type: ignore[type-var]
+    return changed
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:

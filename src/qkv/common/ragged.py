@@ -106,5 +106,7 @@ class Ragged:
 
     def mean(self, x_TD: Tensor) -> Tensor:
         """Average the rows of each sequence. Shape: [T, D] -> [B, D]."""
+        if not self.packed:
+            x_TD = x_TD * (self.position_of < self.lengths[self.sequence_of]).unsqueeze(-1)
         sums = x_TD.new_zeros(self.num_sequences, x_TD.shape[-1]).index_add_(0, self.sequence_of, x_TD)
         return sums / self.lengths.clamp_min(1).unsqueeze(-1)

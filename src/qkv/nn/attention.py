@@ -74,6 +74,8 @@ class _Attention(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if num_heads < 1:
+            raise UsageError(f"num_heads must be at least 1, got {num_heads}")
         if head_dim is None and dim % num_heads:
             raise UsageError(f"dim {dim} cannot be cut into num_heads {num_heads} equal heads")
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads

@@ -1,8 +1,10 @@
-"""One layer of a Transformer.
+"""One layer of a Transformer: parts, each with its residual path.
 
-pre-norm                       post-norm
-x ─┬─► norm ─► part ─► (+) ─►    x ─┬─► part ─► (+) ─► norm ─►
-└────────────────────┘           └────────────┘
+         pre-norm                            post-norm
+    x ─┬─► norm ─► part ─►(+)─►         x ─┬─► part ─►(+)─► norm ─►
+       └───────────────────┘               └───────────┘
+
+Post-norm is Vaswani et al. 2017; pre-norm (Xiong et al. 2020) trains without warm-up and ends in a norm of the stack.
 """
 
 from __future__ import annotations

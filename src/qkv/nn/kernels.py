@@ -15,16 +15,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention.varlen import varlen_attn
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
-from qkv.nn.rectangles import Rectangle, gather, rectangles
+from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +96,7 @@ def eager(call: Call) -> Tensor:
 
 def sdpa(call: Call) -> Tensor:
     """Attend with torch's scaled_dot_product_attention. Shape: [T, N, H]."""
+    _refuse("sdpa", call, values=True)
 
     def attend(part: _Part) -> Tensor:
         plain_causal = part.needs_only_causal and call.bias is None
@@ -114,15 +115,16 @@ def sdpa(call: Call) -> Tensor:
 
 def varlen(call: Call) -> Tensor:
     """Attend with the fused variable-length kernel, on the row as it lies. Shape: [T, N, H]."""
+    _refuse("varlen", call, bias=True, not_fused=True, slack=not _varlen_reads_slack())
+    from torch.nn.attention.varlen import varlen_attn  # brings the compiler along: only where it is needed
+
     side = -1 if call.window is None else call.window
-    k, v = call.k, call.v
-    if k.shape[1] != call.q.shape[1]:
-        k, v = _repeat_heads(k, call.q.shape[1], 1), _repeat_heads(v, call.q.shape[1], 1)
+    heads = call.q.shape[1]
     used: dict[str, Any] = {} if call.keys.packed else {"seqused_k": call.keys.lengths}
     return varlen_attn(  # type: ignore[return-value]
         call.q,
-        k,
-        v,
+        _repeat_heads(call.k, heads),
+        _repeat_heads(call.v, heads),
         call.queries.offsets,
         call.keys.offsets,
         call.queries.max_length,
@@ -135,16 +137,15 @@ def varlen(call: Call) -> Tensor:
 
 def flex(call: Call) -> Tensor:
     """Attend with FlexAttention: the bias is read by distance inside the fused kernel. Shape: [T, N, H]."""
+    _refuse("flex", call, values=True, per_query=True, not_fused=True)
     from torch.nn.attention.flex_attention import create_block_mask
 
-    if call.bias is None:
-        raise UsageError("the flex kernel is for calls with a bias; varlen answers the others")
     queries, keys = call.queries, call.keys
     q_sequence, k_sequence = queries.sequence_of, keys.sequence_of
     shift = (keys.lengths - queries.lengths)[q_sequence]
     q_position, k_position = queries.position_of + shift, keys.position_of
     k_length = keys.lengths[k_sequence]
-    table, reach, causal, window = call.bias.table, call.bias.reach, call.causal, call.window
+    bias, causal, window = call.bias, call.causal, call.window
 
     def visible(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         seen = (q_sequence[i] == k_sequence[j]) & (k_position[j] < k_length[j])
@@ -155,10 +156,18 @@ def flex(call: Call) -> Tensor:
         return seen
 
     def biased(score: Tensor, _b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        column = (k_position[j] - q_position[i]).clamp(-reach, reach) + reach
+        if bias is None or table is None:
+            return score
+        column = (k_position[j] - q_position[i]).clamp(-bias.reach, bias.reach) + bias.reach
         return score + table[h, column]
 
-    blocks = create_block_mask(visible, None, None, call.q.shape[0], call.k.shape[0], device=call.q.device)
+    table = None if bias is None else bias.table.to(call.q.dtype)  # in fp32 it does not fit beside the tiles
+    blocks = planned(
+        queries,
+        keys,
+        ("blocks", causal, window),
+        lambda: create_block_mask(visible, None, None, queries.num_rows, keys.num_rows, device=call.q.device),
+    )
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (call.q, call.k, call.v))
     grouped = call.q.shape[1] != call.k.shape[1]
     out = _compiled_flex()(q, k, v, score_mod=biased, block_mask=blocks, scale=call.scale, enable_gqa=grouped)
@@ -170,16 +179,24 @@ KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "f
 
 def automatic(call: Call) -> Tensor:
     """Attend with the fastest kernel that can answer this call."""
-    return KERNELS[choice(call.q.device.type, call.q.dtype, call.bias)](call)
+    name = choice(call.q.device.type, call.q.dtype, call.bias)
+    if name == "varlen" and not (call.keys.packed or _varlen_reads_slack()):
+        name = "sdpa"
+    return KERNELS[name](call)
 
 
 def choice(device: str, dtype: torch.dtype, bias: Bias | None) -> str:
     """Name the kernel `automatic` takes."""
     if bias is not None and bias.values is not None:
         return "eager"
-    if device == "cuda" and dtype in (torch.bfloat16, torch.float16):
+    if fusable(device, dtype):
         return "varlen" if bias is None else "flex"
     return "sdpa"
+
+
+def fusable(device: str, dtype: torch.dtype) -> bool:
+    """Whether the fused kernels run here."""
+    return device == "cuda" and dtype in (torch.bfloat16, torch.float16)
 
 
 def use(model: nn.Module, name: str) -> None:
@@ -193,12 +210,13 @@ def use(model: nn.Module, name: str) -> None:
 
 def weights(call: Call) -> list[Tensor]:
     """Return the attention weights of each sequence, whatever kernel ran. Shape of each: [N, L, S]."""
-    found: dict[int, Tensor] = {}
+    heads = call.q.shape[1]
+    found = {b: call.q.new_zeros(heads, 0, size) for b, size in enumerate(call.keys.host_lengths)}
     for rectangle in rectangles(call.queries, call.keys):
         w_bNLS = _Part(call, rectangle).weights()
         for row, b in enumerate(rectangle.sequences):
             found[b] = w_bNLS[row, :, : rectangle.q_lengths[row], : rectangle.k_lengths[row]]
-    return [found[b] for b in sorted(found)]
+    return list(found.values())
 
 
 class _Part:
@@ -208,8 +226,8 @@ class _Part:
         self.call, self.rectangle = call, rectangle
         heads = call.q.shape[1]
         self.q = rectangle.queries(call.q).transpose(1, 2)
-        self.k = _repeat_heads(rectangle.keys(call.k).transpose(1, 2), heads, 1)
-        self.v = _repeat_heads(rectangle.keys(call.v).transpose(1, 2), heads, 1)
+        self.k = _repeat_heads(rectangle.keys(call.k).transpose(1, 2), heads)
+        self.v = _repeat_heads(rectangle.keys(call.v).transpose(1, 2), heads)
 
     @property
     def needs_only_causal(self) -> bool:
@@ -251,6 +269,10 @@ class _Part:
             if call.window is not None:
                 near = near & (distance >= -call.window)
             allowed = near if allowed is None else allowed & near
+            if (
+                call.window is not None
+            ):  # a spare query may be out of reach of every key: let it see all, or it gives NaN
+                allowed = allowed | ~allowed.any(-1, keepdim=True)
         return None if allowed is None else allowed.unsqueeze(1)
 
     def mask(self) -> Tensor | None:
@@ -276,13 +298,48 @@ def _over_rectangles(call: Call, attend: Callable[[_Part], Tensor]) -> Tensor:
     """Attend rectangle by rectangle, and put the rows back where they were."""
     plan = rectangles(call.queries, call.keys)
     rows = [rectangle.rows(attend(_Part(call, rectangle)).transpose(1, 2)) for rectangle in plan]
+    if not rows:
+        return torch.empty_like(call.q)
     if len(rows) == 1:  # one rectangle keeps the order of the row
         return rows[0]
     return gather(torch.cat(rows), plan[0].inverse, plan[0].order)
 
 
-def _repeat_heads(x: Tensor, heads: int, dim: int) -> Tensor:
-    return x if x.shape[dim] == heads else x.repeat_interleave(heads // x.shape[dim], dim)
+def _repeat_heads(x: Tensor, heads: int) -> Tensor:
+    """Give each query head its key or value head; heads lie in dimension 1."""
+    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
+
+
+def _refuse(
+    name: str,
+    call: Call,
+    *,
+    bias: bool = False,
+    values: bool = False,
+    per_query: bool = False,
+    not_fused: bool = False,
+    slack: bool = False,
+) -> None:
+    """Stop a call that a kernel asked for by name cannot answer; the flags say what it lacks."""
+    given = call.bias
+    reasons = {
+        "an additive bias": bias and given is not None,
+        "a bias on values": values and given is not None and given.values is not None,
+        "a bias per query": per_query and given is not None and given.table.dim() == 3,
+        "keys with slack before torch 2.12": slack and not call.keys.packed,
+        f"{call.q.dtype} on {call.q.device.type}": not_fused and not fusable(call.q.device.type, call.q.dtype),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise UsageError(f"the {name} kernel cannot do {reason}; use kernel 'auto' or 'eager'")
+
+
+@cache
+def _varlen_reads_slack() -> bool:
+    """Newer torch can be told how much of each key slot is used."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "seqused_k" in signature(varlen_attn).parameters
 
 
 @cache

@@ -6,14 +6,16 @@ sequence lies among short ones. Rows move by gathers whose backward is a gather 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from qkv.common.ragged import Ragged
+
+P = TypeVar("P")
 
 # A group ends where a sequence would be padded to more than 1 / FILL of its length.
 FILL = 0.7
@@ -76,11 +78,16 @@ class Rectangle:
 
 
 def rectangles(queries: Ragged, keys: Ragged) -> list[Rectangle]:
-    """Plan the rectangles of a pair of layouts; planned once, then remembered with the queries."""
-    plans: dict[int, tuple[Ragged, list[Rectangle]]] = queries.__dict__.setdefault("_plans", {})
-    if id(keys) not in plans:
-        plans[id(keys)] = (keys, _plan(queries, keys))
-    return plans[id(keys)][1]
+    """Plan the rectangles of a pair of layouts."""
+    return planned(queries, keys, "rectangles", lambda: _plan(queries, keys))
+
+
+def planned(queries: Ragged, keys: Ragged, kind: Hashable, make: Callable[[], P]) -> P:
+    """Make what belongs to a pair of layouts once for all layers; it lives as long as the queries' layout."""
+    plans: dict[Hashable, tuple[Ragged, P]] = queries.__dict__.setdefault("_plans", {})
+    if (kind, id(keys)) not in plans:
+        plans[kind, id(keys)] = (keys, make())  # holding the keys keeps their id theirs
+    return plans[kind, id(keys)][1]
 
 
 def gather(x: Tensor, index: Tensor, back: Tensor) -> Tensor:
@@ -93,7 +100,8 @@ def _plan(queries: Ragged, keys: Ragged) -> list[Rectangle]:
     q_starts, k_starts = queries.offsets.tolist(), keys.offsets.tolist()
     groups = list(_groups(queries, keys))
     device = queries.offsets.device
-    order = torch.tensor([r for g in groups for b in g for r in range(q_starts[b], q_starts[b] + q_lengths[b])])
+    rows = [row for group in groups for b in group for row in range(q_starts[b], q_starts[b] + q_lengths[b])]
+    order = torch.tensor(rows, dtype=torch.int64)
     inverse = torch.empty_like(order)
     inverse[order] = torch.arange(len(order))
     whole = len(groups) == 1 and len(groups[0]) == len(q_lengths)
@@ -131,7 +139,8 @@ def _groups(queries: Ragged, keys: Ragged) -> Iterator[list[int]]:
     asking.sort(key=lambda b: (-k[b], -q[b]))
     group: list[int] = []
     for b in asking:
-        if group and (k[b] < FILL * k[group[0]] or q[b] < FILL * max(q[c] for c in group)):
+        asked = [q[c] for c in group] + [q[b]]
+        if group and (k[b] < FILL * k[group[0]] or min(asked) < FILL * max(asked)):
             yield group
             group = []
         group.append(b)

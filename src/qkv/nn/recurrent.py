@@ -49,10 +49,7 @@ class RecurrentEncoder(nn.Module):
 
     def __init__(self, dim: int, *, cell: str = "lstm", num_layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        if cell not in CELLS:
-            raise unknown("recurrent cell", cell, CELLS)
-        between = dropout if num_layers > 1 else 0.0
-        self.rnn = CELLS[cell](dim, dim // 2, num_layers, bidirectional=True, dropout=between)
+        self.rnn = _rnn(cell, dim, dim // 2, num_layers, dropout, bidirectional=True)
 
     def forward(self, x: Tensor, layout: Ragged) -> tuple[Tensor, RecurrentState]:
         """Return the states of every token and the last of each direction. Shape: [S, D] -> [S, D]."""
@@ -108,8 +105,7 @@ class RecurrentDecoder(nn.Module):
         self, dim: int, *, cell: str = "lstm", num_layers: int = 1, score: str = "additive", dropout: float = 0.0
     ) -> None:
         super().__init__()
-        between = dropout if num_layers > 1 else 0.0
-        self.rnn = CELLS[cell](2 * dim, dim, num_layers, dropout=between)
+        self.rnn = _rnn(cell, 2 * dim, dim, num_layers, dropout)
         self.attention = SegmentAttention(dim, score=score)
         self.combine = nn.Linear(2 * dim, dim)
         self.bridge = nn.Linear(dim, dim)
@@ -193,6 +189,15 @@ def segment_softmax(scores: Tensor, segment: Tensor, num_segments: int) -> Tenso
     top = scores.new_full((num_segments,), -torch.inf).scatter_reduce(0, segment, scores.detach(), "amax")
     power = (scores - top[segment]).exp()
     return power / torch.zeros_like(top).index_add(0, segment, power)[segment]
+
+
+def _rnn(
+    cell: str, dim: int, out_dim: int, num_layers: int, dropout: float, *, bidirectional: bool = False
+) -> nn.LSTM | nn.GRU:
+    if cell not in CELLS:
+        raise unknown("recurrent cell", cell, CELLS)
+    between = dropout if num_layers > 1 else 0.0  # torch drops between layers only, and warns where there is one
+    return CELLS[cell](dim, out_dim, num_layers, bidirectional=bidirectional, dropout=between)
 
 
 def _join_directions(x: Tensor) -> Tensor:

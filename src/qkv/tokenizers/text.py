@@ -117,12 +117,17 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 def _wordpiece(vocab: Path, settings: dict[str, Any]) -> Tokenizer:
     """BERT's tokenizer from its list of word pieces."""
-    pieces = {piece: i for i, piece in enumerate(vocab.read_text("utf-8").splitlines())}
+    with vocab.open(encoding="utf-8") as lines:  # a line ends at a newline alone: pieces may hold other breaks
+        pieces = {line.rstrip("\n"): i for i, line in enumerate(lines)}
     for needed in ("[CLS]", "[SEP]", "[UNK]"):
         if needed not in pieces:
             raise QkvError(f"{vocab} is not BERT's vocabulary: it lacks {needed}")
     inner = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
-    inner.normalizer = normalizers.BertNormalizer(lowercase=settings.get("do_lower_case", True))
+    inner.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece()
     inner.post_processor = processors.TemplateProcessing(

@@ -108,7 +108,15 @@ def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> 
                 return left.pop(candidate)
         raise QkvError(f"the weights lack {name}")
 
-    ours = {rule.ours: rule.join([take(name) for name in rule.theirs]) for rule in style.rules(config)}
+    def join(rule: Rule) -> Tensor:
+        parts = [take(name) for name in rule.theirs]
+        try:
+            return rule.join(parts)
+        except (RuntimeError, IndexError):
+            shapes = ", ".join(f"{name} {list(part.shape)}" for name, part in zip(rule.theirs, parts, strict=True))
+            raise QkvError(f"these weights do not fit together: {shapes}") from None
+
+    ours = {rule.ours: join(rule) for rule in style.rules(config)}
     for name in sorted(left):
         if not any(fnmatch.fnmatch(name, pattern) for pattern in style.ignored):
             raise QkvError(f"the weights hold {name}, which this model has no place for")
