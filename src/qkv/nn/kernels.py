@@ -26,6 +26,8 @@ from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
 from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
 
+FLEX_REACH = 8192  # the longest sequence the flex kernel takes
+
 
 @dataclass(frozen=True, eq=False)
 class Bias:
@@ -137,36 +139,29 @@ def varlen(call: Call) -> Tensor:
 
 def flex(call: Call) -> Tensor:
     """Attend with FlexAttention: the bias is read by distance inside the fused kernel. Shape: [T, N, H]."""
-    _refuse("flex", call, values=True, per_query=True, not_fused=True)
+    _refuse("flex", call, values=True, per_query=True, not_fused=True, other_keys=True, window=True)
     from torch.nn.attention.flex_attention import create_block_mask
 
-    queries, keys = call.queries, call.keys
-    q_sequence, k_sequence = queries.sequence_of, keys.sequence_of
-    shift = (keys.lengths - queries.lengths)[q_sequence]
-    q_position, k_position = queries.position_of + shift, keys.position_of
-    k_length = keys.lengths[k_sequence]
-    bias, causal, window = call.bias, call.causal, call.window
+    layout, causal = call.queries, call.causal
+    sequence = layout.sequence_of
+    # What torch 2.11 compiles forwards and backwards: a table in the precision of q (in fp32 it does not fit beside
+    # the tiles), no captured number but a global one, no captured row of numbers in the score. So queries and keys
+    # share a layout (the distance is the difference of their rows) and the table reaches as far as any.
+    table = None if call.bias is None else _widened(call.bias).to(call.q.dtype)
 
     def visible(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        seen = (q_sequence[i] == k_sequence[j]) & (k_position[j] < k_length[j])
-        if causal:
-            seen = seen & (k_position[j] <= q_position[i])
-        if window is not None:
-            seen = seen & ((k_position[j] - q_position[i]).abs() <= window)
-        return seen
+        seen = sequence[i] == sequence[j]
+        return seen & (j <= i) if causal else seen
 
     def biased(score: Tensor, _b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        if bias is None or table is None:
-            return score
-        column = (k_position[j] - q_position[i]).clamp(-bias.reach, bias.reach) + bias.reach
-        return score + table[h, column]
+        return score if table is None else score + table[h, (j - i).clamp(-FLEX_REACH, FLEX_REACH) + FLEX_REACH]
 
-    table = None if bias is None else bias.table.to(call.q.dtype)  # in fp32 it does not fit beside the tiles
+    rows = layout.num_rows
     blocks = planned(
-        queries,
-        keys,
-        ("blocks", causal, window),
-        lambda: create_block_mask(visible, None, None, queries.num_rows, keys.num_rows, device=call.q.device),
+        layout,
+        layout,
+        ("blocks", causal),
+        lambda: create_block_mask(visible, None, None, rows, rows, device=call.q.device),
     )
     q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (call.q, call.k, call.v))
     grouped = call.q.shape[1] != call.k.shape[1]
@@ -180,7 +175,9 @@ KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "f
 def automatic(call: Call) -> Tensor:
     """Attend with the fastest kernel that can answer this call."""
     name = choice(call.q.device.type, call.q.dtype, call.bias)
-    if name == "varlen" and not (call.keys.packed or _varlen_reads_slack()):
+    keys = call.keys
+    reachable = keys is call.queries and call.window is None and keys.max_length <= FLEX_REACH
+    if (name == "varlen" and not keys.packed and not _varlen_reads_slack()) or (name == "flex" and not reachable):
         name = "sdpa"
     return KERNELS[name](call)
 
@@ -319,6 +316,8 @@ def _refuse(
     per_query: bool = False,
     not_fused: bool = False,
     slack: bool = False,
+    other_keys: bool = False,
+    window: bool = False,
 ) -> None:
     """Stop a call that a kernel asked for by name cannot answer; the flags say what it lacks."""
     given = call.bias
@@ -326,12 +325,20 @@ def _refuse(
         "an additive bias": bias and given is not None,
         "a bias on values": values and given is not None and given.values is not None,
         "a bias per query": per_query and given is not None and given.table.dim() == 3,
+        "a bias with a window": window and call.window is not None,
+        "keys of another layout": other_keys and call.keys is not call.queries,
         "keys with slack before torch 2.12": slack and not call.keys.packed,
         f"{call.q.dtype} on {call.q.device.type}": not_fused and not fusable(call.q.device.type, call.q.dtype),
     }
     for reason, holds in reasons.items():
         if holds:
             raise UsageError(f"the {name} kernel cannot do {reason}; use kernel 'auto' or 'eager'")
+
+
+def _widened(bias: Bias) -> Tensor:
+    """Repeat the end columns until the table reaches `FLEX_REACH`. Shape: [N, R] -> [N, 2 · FLEX_REACH + 1]."""
+    more = FLEX_REACH - bias.reach
+    return F.pad(bias.table.unsqueeze(0), (more, more), mode="replicate").squeeze(0)
 
 
 @cache
