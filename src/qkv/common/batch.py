@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -73,6 +75,125 @@ class Pairs:
 
     source: Tokens
     target: Tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Following:
+    """Tokens whose next token is asked for (causal language modelling).
+
+    Attributes:
+        tokens: what is read.
+        wanted: the token after each, -100 where nothing is asked. Shape: [T].
+    """
+
+    tokens: Tokens
+    wanted: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """Tokens of which some were hidden, and what they were.
+
+    Attributes:
+        tokens: what is read.
+        rows: the rows that are asked for. Shape: [M].
+        wanted: the tokens that stood there. Shape: [M].
+        pairs: for each sequence, 0 if its second sentence follows its first and 1 if not, or None. Shape: [B].
+    """
+
+    tokens: Tokens
+    rows: Tensor
+    wanted: Tensor
+    pairs: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Translated:
+    """Sources, what the decoder reads, and what it shall say.
+
+    Attributes:
+        pairs: source and target; each target begins with the start token.
+        wanted: the target one step later, ending with the end token. Shape: [T of the target].
+    """
+
+    pairs: Pairs
+    wanted: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Inputs and their labels.
+
+    Attributes:
+        inputs: sequences or images.
+        labels: classes [B], any of several classes [B, C] as 0 and 1, numbers [B] as floats, or a class for each token
+            [T]; -100 where nothing is asked.
+    """
+
+    inputs: Tokens | Images
+    labels: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Questions with their contexts, and where the answer stands.
+
+    Attributes:
+        tokens: question and context as two segments.
+        starts: the answer's first token, counted within its sequence; 0 for no answer. Shape: [B].
+        ends: its last token. Shape: [B].
+    """
+
+    tokens: Tokens
+    starts: Tensor
+    ends: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """Two texts that belong together, row by row.
+
+    Attributes:
+        first: Shape: B sequences.
+        second: Shape: B sequences.
+        scores: how alike they are, or None where each is simply the other's match. Shape: [B].
+    """
+
+    first: Tokens
+    second: Tokens
+    scores: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Words and the words around them, for word vectors.
+
+    Attributes:
+        inputs: the words that are read. Shape: [B] (skip-gram) or [B, context] with -1 for none (CBOW).
+        outputs: the words that are asked for. Shape: [B].
+        noise: words that are not there. Shape: [B, negatives].
+    """
+
+    inputs: Tensor
+    outputs: Tensor
+    noise: Tensor
+
+
+T = TypeVar("T")
+
+
+def move(batch: T, device: torch.device | str) -> T:
+    """Return a batch on another device; what a layout has worked out stays worked out."""
+    if isinstance(batch, Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Ragged):
+        moved = dataclasses.replace(batch, offsets=move(batch.offsets, device), lengths=move(batch.lengths, device))
+        moved.__dict__["host_lengths"] = batch.host_lengths
+        return moved
+    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
+        fields = {field.name: move(getattr(batch, field.name), device) for field in dataclasses.fields(batch)}
+        return dataclasses.replace(batch, **fields)
+    return batch
 
 
 def _row(sequences: Sequence[Sequence[int]], device: torch.device | str | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -24,3 +24,21 @@ class Hidden:
     def split(self) -> list[Tensor]:
         """Return one tensor per sequence."""
         return self.layout.split(self.states)
+
+
+@dataclass(frozen=True, eq=False)
+class LossOutput:
+    """A loss as a sum and the number of targets it is a sum over.
+
+    The loop divides once by the targets of a whole step, so that the loss depends neither on micro-batches nor on the
+    number of processes.
+
+    Attributes:
+        total: the summed loss, to be differentiated. Shape: [].
+        count: the number of targets, without gradient. Shape: [].
+        sums: other sums over the same targets, without gradient ("correct"); each divided by `count` when shown.
+    """
+
+    total: Tensor
+    count: Tensor
+    sums: dict[str, Tensor] = field(default_factory=dict)
