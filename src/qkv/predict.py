@@ -20,9 +20,11 @@ from qkv.checkpoints.folder import Folder, config_json, read_folder, write_folde
 from qkv.common.batch import Images, Pairs, Tokens, check
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
+from qkv.decoding.greedy import greedy
 from qkv.models import catalogue
 from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder, Transformer
+from qkv.models.word2vec import Word2Vec
 from qkv.nn import kernels
 from qkv.nn.kernels import Bias
 from qkv.nn.precision import cpu_multiplies
@@ -160,6 +162,35 @@ class Model:
 
         return self._run(ids, self._states, score, target_ids=target_ids, segments=segments)
 
+    @torch.inference_mode()
+    def translate(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> list[str]:
+        """Translate each text, the most likely word at a time; an empty text stays empty.
+
+        Args:
+            texts: one string per sentence.
+            progress: told how many texts each batch has finished.
+        """
+        module = self.module
+        if (
+            not isinstance(module, EncoderDecoder | RecurrentSeq2Seq)
+            or "lm" not in module.heads
+            or self.tokenizer is None
+        ):
+            raise UsageError(f"this {self.family} is not a translator: an encoder-decoder with a tokenizer is needed")
+        asked = [number for number, text in enumerate(texts) if text.strip()]
+        ids = self.encode([texts[number] for number in asked]).ids if asked else []
+        found = [""] * len(texts)
+        for rows in self._batches(ids, None):
+            source = Tokens.of([ids[row] for row in rows], device=self.device)
+            limits = [2 * len(ids[row]) + 20 for row in rows]
+            ends = {"start_id": self.config.start_id, "end_id": self.config.end_id}
+            said = greedy(module.start(source), max_lengths=limits, **ends)
+            for row, target in zip(rows, said, strict=True):
+                found[asked[row]] = self.tokenizer.decode(target)
+            if progress is not None:
+                progress(len(rows))
+        return found
+
     def describe(self) -> dict[str, Any]:
         """Return what `qkv info` prints."""
         return describe(self.config, self._folder, self.device, self.kernel)
@@ -169,7 +200,7 @@ class Model:
         write_folder(self._folder, folder)
 
     def _states(self, batch: Tokens | Images | Pairs) -> Hidden:
-        if isinstance(self.module, Transformer):
+        if isinstance(self.module, Transformer | Word2Vec):
             if isinstance(batch, Pairs):
                 raise UsageError(f"{self.family} has no decoder: it takes no target_ids")
             return self.module(batch)

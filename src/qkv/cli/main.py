@@ -96,6 +96,78 @@ def similar(
     typer.echo(json.dumps({"a": a, "b": b, "cosine": cosine}, ensure_ascii=False) if as_json else f"{cosine:.4f}")
 
 
+@app.command(epilog="Examples:  qkv translate FOLDER 'Two dogs play.'   |   qkv translate FOLDER - < lines.txt")
+def translate(
+    model: Annotated[str, MODEL],
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)],
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Translate each text: one line out for one line in."""
+    from qkv import predict
+
+    lines = _texts(texts)
+    loaded = predict.load(model, device=device)
+    with _progress(len(lines), "translating") as advance:
+        found = loaded.translate(lines, progress=advance)
+    for text, translation in zip(lines, found, strict=True):
+        row = {"text": text, "translation": translation}
+        typer.echo(json.dumps(row, ensure_ascii=False) if as_json else translation)
+
+
+@app.command(epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=[a.en,a.de] --resume")
+def train(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A shipped recipe by name, or a TOML file.", show_default=False)
+    ],
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE …", help="Change values of the recipe; may be repeated."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="A run of seconds, to see that everything works.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Train a model from files to a folder, as a recipe says."""
+    from qkv.recipes.run import run_recipe
+    from qkv.recipes.schema import read_recipe
+
+    asked = read_recipe(recipe, [*(changes or []), *(more or [])], debug=debug)
+    outcome = run_recipe(asked, resume=resume, device=device, say=lambda line: typer.echo(line, err=True))
+    found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step, "valid_loss": outcome.best}
+    plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps, best validation loss {outcome.best}"
+    typer.echo(json.dumps(found | {"energy": outcome.energy}) if as_json else plain)
+
+
+@app.command(epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --json")
+def evaluate(
+    model: Annotated[str, MODEL],
+    data: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files with the answers.", show_default=False)],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Name a column: text, second, label, separator, unit."),
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Score a model on files: each metric with its 95 % interval and its signature."""
+    from qkv import predict
+    from qkv.common.config import override
+    from qkv.evaluation.report import as_json as report
+    from qkv.evaluation.report import table
+    from qkv.recipes import evaluate as evaluation
+    from qkv.recipes.schema import parse_change
+    from qkv.training.config import DataConfig
+
+    columns = override(DataConfig(), dict(map(parse_change, changes or [])))
+    scores = evaluation.evaluate(predict.load(model, device=device), data, columns)
+    typer.echo(json.dumps(report(scores), ensure_ascii=False) if as_json else table(scores))
+
+
 def _texts(arguments: list[str]) -> list[str]:
     """Take the texts given, or one a line from standard input."""
     if arguments != ["-"]:

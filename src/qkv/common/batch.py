@@ -185,7 +185,7 @@ T = TypeVar("T")
 def move(batch: T, device: torch.device | str) -> T:
     """Return a batch on another device; what a layout has worked out stays worked out."""
     if isinstance(batch, Tensor):
-        return batch.to(device, non_blocking=True)
+        return batch.to(device, non_blocking=True)  # type: ignore[return-value]
     if isinstance(batch, Ragged):
         moved = dataclasses.replace(batch, offsets=move(batch.offsets, device), lengths=move(batch.lengths, device))
         moved.__dict__["host_lengths"] = batch.host_lengths
@@ -194,6 +194,15 @@ def move(batch: T, device: torch.device | str) -> T:
         fields = {field.name: move(getattr(batch, field.name), device) for field in dataclasses.fields(batch)}
         return dataclasses.replace(batch, **fields)
     return batch
+
+
+def layouts(batch: object) -> list[Ragged]:
+    """List the layouts within a batch."""
+    if isinstance(batch, Ragged):
+        return [batch]
+    if dataclasses.is_dataclass(batch):
+        return [layout for field in dataclasses.fields(batch) for layout in layouts(getattr(batch, field.name))]
+    return [layout for part in batch.values() for layout in layouts(part)] if isinstance(batch, dict) else []
 
 
 def _row(sequences: Sequence[Sequence[int]], device: torch.device | str | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -33,16 +34,39 @@ def to_dict(config: Any) -> dict[str, Any]:
     }
 
 
-def override(config: C, changes: Mapping[str, Any]) -> C:
+def to_toml(config: Any) -> str:
+    """Write a config as TOML: plain keys first, then a table for each nested config. What is None is left out."""
+    return "\n".join(_toml(dataclasses.asdict(config), "")).strip() + "\n"
+
+
+def _toml(values: Mapping[str, Any], path: str) -> list[str]:
+    lines = [f"{key} = {_toml_value(v)}" for key, v in values.items() if v is not None and not isinstance(v, Mapping)]
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            lines += ["", f"[{path}{key}]", *_toml(value, f"{path}{key}.")]
+    return lines
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)  # a JSON number, text or truth value is TOML's too
+
+
+def override(config: C, changes: Mapping[str, Any], *, where: str = "") -> C:
     """Return `config` with some keys changed; a dotted key reaches into a nested config."""
     plain = {key: value for key, value in changes.items() if "." not in key}
     current = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    changed = from_dict(type(config), {**current, **plain})
+    changed = from_dict(type(config), {**current, **plain}, where=where)
     for key in changes.keys() - plain.keys():
         head, _, rest = key.partition(".")
-        if not dataclasses.is_dataclass(inner := getattr(changed, head, None)):
+        inner = getattr(changed, head, None)
+        if isinstance(inner, dict):
+            changed = dataclasses.replace(changed, **{head: {**inner, rest: changes[key]}})  # type: ignore[type-var]
+            continue
+        if not dataclasses.is_dataclass(inner):
             raise unknown(f"key of {type(config).__name__}", key, current)
-        changed = dataclasses.replace(changed, **{head: override(inner, {rest: changes[key]})})  # type: ignore[type-var]
+        changed = dataclasses.replace(changed, **{head: override(inner, {rest: changes[key]}, where=f"{where}{head}.")})  # type: ignore[type-var]
     return changed
 
 
@@ -59,6 +83,10 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         return from_dict(
             typing.cast(type, hint), value if isinstance(value, Mapping) else {first: value}, where=f"{where}."
         )
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{where} takes a table of keys, got {value!r}")
+        return dict(value)
     if typing.get_origin(hint) is tuple:
         if isinstance(value, str) or not isinstance(value, list | tuple):
             raise UsageError(f"{where} takes a list, got {value!r}")

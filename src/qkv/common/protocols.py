@@ -26,8 +26,10 @@ class Scored(Protocol):
         """The token table that tied heads read. Shape: [V, E]."""
 
 
-class Objective(Protocol):
-    """What to learn: a model and a batch to a loss."""
+class Stepper(Protocol):
+    """A model in the middle of decoding: one token in, the scores of the next one out, for each sequence."""
 
-    def __call__(self, model: Any, batch: Any) -> Any:
-        """Return a `LossOutput`."""
+    device: Any
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Read a token of each sequence. Shape: [B] -> [B, V]."""

@@ -5,7 +5,44 @@ Sizes of the paper's table 6: the generator is as deep as the discriminator and 
 
 from __future__ import annotations
 
-from qkv.models.bert import BertConfig
+from torch import nn
+
+from qkv.common.errors import UsageError
+from qkv.models.bert import BertConfig, build
+from qkv.models.skeleton import Transformer
+from qkv.nn.embeddings import TextEmbeddings
+
+# What both sides must agree on, so that one set of embeddings serves both.
+SHARED = ("vocab_size", "max_length", "num_segments", "position")
+
+
+class ElectraPair(nn.Module):
+    """A generator and a discriminator over one set of embeddings (Clark et al. 2020, section 3.2).
+
+    The discriminator holds the tables; the generator and its tied head read them. As in the authors' code, tokens,
+    positions, segments and their norm are shared, and only the projection to each side's width is not. After
+    pre-training the discriminator is the model, and the generator is thrown away.
+    """
+
+    def __init__(self, *, generator: Transformer, discriminator: Transformer) -> None:
+        super().__init__()
+        self.generator, self.discriminator = generator, discriminator
+        mine, owner = generator.embeddings, discriminator.embeddings
+        if not isinstance(mine, TextEmbeddings) or not isinstance(owner, TextEmbeddings):
+            raise UsageError("a generator and a discriminator read text")
+        mine.token, mine.segment, mine.position, mine.norm = owner.token, owner.segment, owner.position, owner.norm
+
+
+def build_pair(*, generator: BertConfig, discriminator: BertConfig) -> ElectraPair:
+    """Build both sides, for example of the presets electra-small-generator and electra-small."""
+    widths = [config.embedding_dim or config.dim for config in (generator, discriminator)]
+    if widths[0] != widths[1]:
+        raise UsageError(f"a generator shares the embeddings: embedding_dim must be {widths[1]}, got {widths[0]}")
+    for name in SHARED:
+        mine, owner = getattr(generator, name), getattr(discriminator, name)
+        if mine != owner:
+            raise UsageError(f"a generator shares the embeddings: {name} must be {owner!r}, got {mine!r}")
+    return ElectraPair(generator=build(generator), discriminator=build(discriminator))
 
 
 def _pair(num_layers: int, dim: int, embedding_dim: int, generator_dim: int) -> tuple[BertConfig, BertConfig]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from qkv.common.batch import Pairs, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
+from qkv.common.ragged import Ragged
 from qkv.models.skeleton import Headed
 from qkv.nn.heads import LanguageHead
 from qkv.nn.init import initialise
@@ -73,6 +74,24 @@ class RecurrentSeq2Seq(Headed):
         """Compute the outputs of every target token."""
         memory, state = self.encode(batch.source)
         return self.decode(batch.target, memory, state)[0]
+
+    def start(self, source: Tokens) -> RecurrentDecoding:
+        """Read the sources and stand ready to decode."""
+        return RecurrentDecoding(self, *self.encode(source))
+
+
+class RecurrentDecoding:
+    """A recurrent network in the middle of decoding."""
+
+    def __init__(self, model: RecurrentSeq2Seq, memory: Hidden, state: RecurrentState) -> None:
+        self.model, self.memory, self.state = model, memory, state
+        self.device = memory.states.device
+        self.layout = Ragged.of([1] * memory.layout.num_sequences, self.device)
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Shape: [B] -> [B, V]."""
+        hidden, self.state = self.model.decode(Tokens(ids, self.layout), self.memory, self.state)
+        return self.model.logits(hidden, "lm")
 
 
 def build(config: RNNConfig) -> RecurrentSeq2Seq:

@@ -136,3 +136,22 @@ class EncoderDecoder(Headed):
     def forward(self, batch: Pairs) -> Hidden:
         """Compute the states of every target token."""
         return self.decode(batch.target, self.encode(batch.source))
+
+    def start(self, source: Tokens) -> CachedDecoding:
+        """Read the sources and stand ready to decode."""
+        return CachedDecoding(self, self.encode(source))
+
+
+class CachedDecoding:
+    """An encoder-decoder in the middle of decoding: it reads one token of each sequence and scores the next."""
+
+    def __init__(self, model: EncoderDecoder, memory: Hidden) -> None:
+        self.model, self.memory = model, memory
+        self.device = memory.states.device
+        self.cache = KeyValueCache(memory.layout.num_sequences)
+        self.layout = Ragged.of([1] * memory.layout.num_sequences, self.device)
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Shape: [B] -> [B, V]."""
+        hidden = self.model.decode(Tokens(ids, self.layout), self.memory, self.cache)
+        return self.model.logits(hidden, "lm")

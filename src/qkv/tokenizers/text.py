@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer
 
-from qkv.common.errors import QkvError
+from qkv.common.errors import UsageError
+from qkv.tokenizers.dropout import Merges, check_dropout
+from qkv.tokenizers.loading import load, load_settings
+from qkv.tokenizers.spans import Places
+from qkv.tokenizers.special import roles, sentinels
+from qkv.tokenizers.windows import Window, cut, sides_of, windows
+from qkv.tokenizers.words import EncodedWords, Style, borders, style_of
 
 
 @dataclass(frozen=True)
@@ -28,25 +37,17 @@ class TextTokenizer:
     def __init__(self, inner: Tokenizer, settings: dict[str, Any] | None = None) -> None:
         inner.no_padding()
         inner.no_truncation()
+        if getattr(inner.model, "dropout", None):  # a file may ask for it, but it is for training alone
+            inner.model.dropout = None
         self._inner = inner
         self.settings = dict(settings or {})
 
     @staticmethod
     def find(folder: Path) -> TextTokenizer | None:
         """Load the tokenizer of a model folder: tokenizer.json, vocab.txt, or vocab.json with merges.txt."""
-        settings = _settings(folder)
-        try:
-            if (folder / "tokenizer.json").is_file():
-                return TextTokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), settings)
-            if (folder / "vocab.txt").is_file():
-                return TextTokenizer(_wordpiece(folder / "vocab.txt", settings), settings)
-            if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-                return TextTokenizer(_bytes(folder), settings)
-        except QkvError:
-            raise
-        except Exception as error:  # the library raises plain Exception
-            raise QkvError(f"the tokenizer of {folder} is damaged: {error}") from None
-        return None
+        settings = load_settings(folder)
+        inner = load(folder, settings)
+        return None if inner is None else TextTokenizer(inner, settings)
 
     @property
     def vocab_size(self) -> int:
@@ -64,20 +65,92 @@ class TextTokenizer:
         """The algorithm: WordPiece, BPE, Unigram or WordLevel."""
         return type(self._inner.model).__name__
 
+    @cached_property
+    def specials(self) -> dict[str, int]:
+        """The ids of the special tokens by role: pad, unk, start, end, mask, cls, sep; only those that there are.
+
+        A token can play several roles. Where there is no token to start with (T5, Marian), `start` is `pad`.
+        """
+        return roles(self._inner, self.settings)
+
+    @cached_property
+    def sentinels(self) -> list[int]:
+        """The ids of T5's sentinels, <extra_id_0> first; empty for others."""
+        return sentinels(self._inner)
+
     def encode(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_length: int | None = None
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        max_length: int | None = None,
+        dropout: float = 0.0,
+        seed: int | None = None,
     ) -> Encoded:
-        """Encode texts, or pairs of texts, with their special tokens; `max_length` cuts the longer side first."""
-        inputs = list(texts) if pairs is None else list(zip(texts, pairs, strict=True))
-        if max_length is None:
-            found = self._inner.encode_batch(inputs)
-        else:
-            self._inner.enable_truncation(max_length)
-            try:
-                found = self._inner.encode_batch(inputs)
-            finally:
-                self._inner.no_truncation()
-        return Encoded([encoding.ids for encoding in found], [encoding.type_ids for encoding in found])
+        """Encode texts, or pairs of texts, with their special tokens.
+
+        Args:
+            texts: the texts, or the first of each pair.
+            pairs: the second of each pair.
+            max_length: cut to so many tokens, the longer side first.
+            dropout: the share of merges to leave out at random (BPE-dropout), for BPE tokenizers and for training.
+            seed: makes dropout repeatable, at the cost of speed. Without it the library's own random numbers are used,
+                which cannot be seeded, and encoding in several threads at once is not safe.
+        """
+        if dropout:
+            check_dropout(self._inner, dropout)
+        with _dropping(self._inner, dropout if seed is None else 0.0):
+            found = self._inner.encode_batch(_inputs(texts, pairs))
+        rows = [(e.ids, e.type_ids, [] if max_length is None else sides_of(e)) for e in found]
+        if dropout and seed is not None:
+            random = Random(seed)
+            rows = [self._merges.drop(encoding, dropout, random) for encoding in found]
+        rows = [cut(row, row[2], max_length) for row in rows]
+        return Encoded([ids for ids, _, _ in rows], [segments for _, segments, _ in rows])
+
+    def encode_words(self, words: Sequence[Sequence[str]], max_length: int | None = None) -> EncodedWords:
+        """Encode texts that are lists of words, and tell which word each token is from."""
+        if any(isinstance(text, str) for text in words):
+            raise UsageError("each text must be a list of words, not one string")
+        # Byte-level tokens hold the space before their word, so it must be there.
+        inputs = [[" " * (self._style.spaces and i > 0) + word for i, word in enumerate(text)] for text in words]
+        found = self._inner.encode_batch(inputs, is_pretokenized=True)
+        rows = [(e.ids, e.type_ids, [-1 if word is None else word for word in e.word_ids]) for e in found]
+        rows = [cut(row, sides_of(e), max_length) for row, e in zip(rows, found, strict=True)]
+        return EncodedWords(*([row[i] for row in rows] for i in range(3)))
+
+    def encode_spans(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        max_length: int | None = None,
+        stride: int = 0,
+    ) -> list[list[Window]]:
+        """Encode texts, or questions with their contexts, as windows whose tokens know their place in the text.
+
+        Args:
+            texts: the texts, or the first of each pair.
+            pairs: the second of each pair. Where there is one, it alone is cut.
+            max_length: the most tokens of a window; None for one window for each input.
+            stride: the tokens that a window shares with the one before.
+        """
+        found = self._inner.encode_batch(_inputs(texts, pairs))
+        both = zip(texts, [""] * len(texts) if pairs is None else pairs, strict=True)
+        return [
+            windows(encoding, self._places.spans(encoding, sources), int(pairs is not None), max_length, stride)
+            for encoding, sources in zip(found, both, strict=True)
+        ]
+
+    def word_starts(self, ids: Sequence[int]) -> list[bool]:
+        """Tell for each token whether it begins a word; special tokens and what follows them do, unknown ones may not.
+
+        Words are what spaces divide, and for WordPiece what its pre-tokenizer divides (punctuation stands alone).
+        """
+        begins, closes = self._borders
+        if ids and not 0 <= min(ids) <= max(ids) < len(begins):
+            raise UsageError(f"ids must be from 0 to {len(begins) - 1}, got {min(ids)} to {max(ids)}")
+        return [i == 0 or begins[token] or closes[ids[i - 1]] for i, token in enumerate(ids)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Turn ids into text, without special tokens."""
@@ -87,66 +160,64 @@ class TextTokenizer:
         """Return a token's id."""
         return self._inner.token_to_id(token)
 
+    def token_of(self, number: int) -> str | None:
+        """Return the token of an id, as the vocabulary writes it."""
+        return self._inner.id_to_token(number)
+
     @property
     def fingerprint(self) -> str:
         """A digest of everything that decides the ids."""
         return hashlib.sha256(json.dumps(json.loads(self._inner.to_str()), sort_keys=True).encode()).hexdigest()[:16]
 
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json, and the settings beside it."""
-        (folder / "tokenizer.json").write_text(self._inner.to_str(pretty=True), "utf-8")
+    def files(self) -> dict[str, bytes]:
+        """Return tokenizer.json and its settings as the contents of files."""
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
-        (folder / "tokenizer_config.json").write_text(
-            json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8"
-        )
+        text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+        return {"tokenizer.json": self._inner.to_str(pretty=True).encode(), "tokenizer_config.json": text.encode()}
+
+    def save(self, folder: Path) -> None:
+        """Write the files to a folder."""
+        for name, data in self.files().items():
+            (folder / name).write_bytes(data)
+
+    @cached_property
+    def _style(self) -> Style:
+        return style_of(self._inner)
+
+    @cached_property
+    def _merges(self) -> Merges:
+        return Merges(self._inner)
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self._inner, self._style)
+
+    @cached_property
+    def _borders(self) -> tuple[list[bool], list[bool]]:
+        others = {number for role, number in self.specials.items() if role != "unk"}
+        special = {n for n, token in self._inner.get_added_tokens_decoder().items() if token.special}
+        # An unknown character stands within a word as any other does.
+        return borders(self._inner, self._style, (special - {self.specials.get("unk")}) | others)
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    """Read tokenizer_config.json; sentence-transformers' own length limit goes first."""
-    settings: dict[str, Any] = {}
-    for name, key in (("tokenizer_config.json", None), ("sentence_bert_config.json", "max_seq_length")):
-        if not (folder / name).is_file():
-            continue
-        try:
-            raw = json.loads((folder / name).read_text("utf-8"))
-            settings |= raw if key is None else {"model_max_length": raw[key]} if raw.get(key) else {}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise QkvError(f"{folder / name} is damaged: {error}") from None
-    return settings
+def _inputs(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str] | list[tuple[str, str]]:
+    if isinstance(texts, str) or isinstance(pairs, str):
+        raise UsageError("texts must be a list of strings, not one string")
+    if pairs is None:
+        return list(texts)
+    if len(texts) != len(pairs):
+        raise UsageError(f"there must be one second text for each first, got {len(pairs)} for {len(texts)}")
+    return list(zip(texts, pairs, strict=True))
 
 
-def _wordpiece(vocab: Path, settings: dict[str, Any]) -> Tokenizer:
-    """BERT's tokenizer from its list of word pieces."""
-    with vocab.open(encoding="utf-8") as lines:  # a line ends at a newline alone: pieces may hold other breaks
-        pieces = {line.rstrip("\n"): i for i, line in enumerate(lines)}
-    for needed in ("[CLS]", "[SEP]", "[UNK]"):
-        if needed not in pieces:
-            raise QkvError(f"{vocab} is not BERT's vocabulary: it lacks {needed}")
-    inner = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
-    inner.normalizer = normalizers.BertNormalizer(
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
-    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    inner.decoder = decoders.WordPiece()
-    inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", pieces["[CLS]"]), ("[SEP]", pieces["[SEP]"])],
-    )
-    inner.add_special_tokens([t for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if t in pieces])
-    return inner
-
-
-def _bytes(folder: Path) -> Tokenizer:
-    """GPT-2's and RoBERTa's byte-level BPE from vocabulary and merges."""
-    inner = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    start, end = inner.token_to_id("<s>"), inner.token_to_id("</s>")
-    if start is not None and end is not None:
-        inner.post_processor = processors.RobertaProcessing(("</s>", end), ("<s>", start), add_prefix_space=False)
-    specials = ("<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>")
-    inner.add_special_tokens([token for token in specials if inner.token_to_id(token) is not None])
-    return inner
+@contextmanager
+def _dropping(inner: Tokenizer, dropout: float) -> Iterator[None]:
+    """Let the library drop merges for a while."""
+    if not dropout:
+        yield
+        return
+    inner.model.dropout = dropout
+    try:
+        yield
+    finally:
+        inner.model.dropout = None

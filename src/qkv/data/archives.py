@@ -1,0 +1,64 @@
+"""Zip archives: `archive.zip!member.txt` is a path, and an archive with a single member needs no name."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from fnmatch import fnmatchcase
+from typing import BinaryIO, cast
+
+from qkv.common.errors import QkvError, UsageError
+
+ENDING = ".zip"
+
+
+def cut(name: str) -> tuple[str, str | None]:
+    """Cut `a.zip!b` into the stored file `a.zip` and the member `b`; other names have no member."""
+    head, mark, member = name.partition(f"{ENDING}!")
+    return (head + ENDING, member) if mark else (name, None)
+
+
+def is_zipped(name: str) -> bool:
+    """Tell whether a path means a member of a zip archive."""
+    return cut(name)[0].lower().endswith(ENDING)
+
+
+def find_member(name: str) -> tuple[str, str]:
+    """Return the archive and the member that `name` means."""
+    archive, wanted = cut(name)
+    members = list_members(archive)
+    if wanted in members:
+        return archive, str(wanted)
+    if wanted is None and len(members) == 1:
+        return archive, members[0]
+    shown = ", ".join(members[:5]) + (", ..." if len(members) > 5 else "")
+    many = f"holds {len(members)} files; name one as {archive}!FILE"
+    raise UsageError(f"{archive} {many if wanted is None else f'has no member {wanted!r}'} (it holds: {shown})")
+
+
+def open_member(name: str) -> tuple[BinaryIO, str]:
+    """Open what `name` means; return the stream and the member's name."""
+    archive, member = find_member(name)
+    try:
+        # A member keeps the archive's file open until it is closed itself.
+        with zipfile.ZipFile(archive) as opened:
+            return cast(BinaryIO, opened.open(member)), member
+    except RuntimeError as error:  # encrypted, or a method that Python does not know
+        raise QkvError(f"{name} cannot be opened: {error}") from None
+
+
+def match_members(name: str) -> list[str]:
+    """Return the paths of the members that the pattern after `!` matches."""
+    archive, pattern = cut(name)
+    return [f"{archive}!{member}" for member in list_members(archive) if fnmatchcase(member, pattern or "*")]
+
+
+def list_members(archive: str) -> list[str]:
+    """Return the names of the files in an archive."""
+    if not os.path.exists(archive):
+        raise UsageError(f"{archive} does not exist")
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return [info.filename for info in opened.infolist() if not info.is_dir()]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise QkvError(f"{archive} is not a zip archive, or is truncated: {error}") from None

@@ -1,0 +1,161 @@
+"""Files as streams of lines: gzip, bzip2, xz, zstd and zip are read as if they were plain.
+
+Nothing here holds more than one line in memory. Text is UTF-8, with or without a byte order mark.
+"""
+
+from __future__ import annotations
+
+import bz2
+import glob
+import gzip
+import hashlib
+import io
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from qkv.common.errors import QkvError, UsageError
+from qkv.data.archives import cut, find_member, is_zipped, match_members, open_member
+from qkv.data.zstd import ZstdReader
+
+PathName = str | os.PathLike[str]
+Paths = PathName | Sequence[PathName]
+
+HUB = "hf:"  # a data set of the Hugging Face hub, not a file
+BOM = b"\xef\xbb\xbf"
+OPENERS: dict[str, Callable[[Any], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": ZstdReader,
+}
+
+
+def open_binary(path: PathName) -> BinaryIO:
+    """Open a file for reading its bytes, decompressed by the ending of its name."""
+    name = os.fspath(path)
+    raw, inner = open_member(name) if is_zipped(name) and not os.path.isdir(name) else (_open_plain(name), name)
+    suffix = Path(inner).suffix.lower()
+    if suffix not in OPENERS and inner == name:
+        return raw
+    try:
+        stream = OPENERS[suffix](raw) if suffix in OPENERS else raw
+    except QkvError:
+        raw.close()
+        raise
+    return cast(BinaryIO, io.BufferedReader(_Guarded(name, stream, raw), 1 << 16))
+
+
+def read_lines(path: PathName) -> Iterator[tuple[int, str]]:
+    r"""Give the number, from 1, and the text of each line; a line ends at \n or \r\n and nowhere else."""
+    offset = 0
+    with open_binary(path) as stream:
+        for number, line in enumerate(stream, 1):
+            mark = len(BOM) if number == 1 and line.startswith(BOM) else 0
+            try:
+                text = line[mark:].decode("utf-8")
+            except UnicodeDecodeError as error:
+                at = mark + error.start
+                raise QkvError(
+                    f"{os.fspath(path)}:{number}: byte 0x{line[at]:02x} at offset {offset + at} is not UTF-8; "
+                    "convert the file to UTF-8"
+                ) from None
+            yield number, text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+            offset += len(line)
+
+
+def read_text(path: PathName) -> str:
+    r"""Return a whole file as text, with \n between its lines."""
+    return "\n".join(text for _, text in read_lines(path))
+
+
+def content_name(path: PathName) -> str:
+    """Return the name of what is inside: `a.csv` for `a.csv.gz`, and for a zip that holds only that."""
+    name = os.fspath(path)
+    inner = find_member(name)[1] if is_zipped(name) else name
+    suffix = Path(inner).suffix
+    return inner.removesuffix(suffix) if suffix.lower() in OPENERS else inner
+
+
+def expand(paths: Paths) -> list[str]:
+    """Return the files that one path, several paths or patterns (`*`, `?`, `[...]`, `**`) mean, patterns sorted."""
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    names = [name for path in paths for name in _matches(os.fspath(path))]
+    if not names:
+        raise UsageError("no file was given")
+    return names
+
+
+def digest_of(path: PathName) -> str:
+    """Return a cheap identity for cache keys: it changes when name, size or time of change do. Nothing is read.
+
+    A folder's identity is that of all files in it; a data set of the hub is its name.
+    """
+    name = os.fspath(path)
+    if name.startswith(HUB):
+        return _hash([name])
+    stored, member = Path(cut(name)[0]), cut(name)[1]
+    if not stored.exists():
+        raise UsageError(f"{stored} does not exist")
+    files = sorted(file for file in stored.rglob("*") if file.is_file()) if stored.is_dir() else [stored]
+    stats = [(file.relative_to(stored.parent), file.stat()) for file in files]
+    return _hash([f"{file}\0{member}\0{stat.st_size}\0{stat.st_mtime_ns}" for file, stat in stats])
+
+
+class _Guarded(io.RawIOBase):
+    """A compressed stream whose failures are sentences that name the file."""
+
+    def __init__(self, name: str, stream: Any, raw: Any) -> None:
+        self._name = name
+        self._stream = stream
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._stream.read(len(buffer))
+        except EOFError:
+            raise QkvError(f"{self._name} is truncated: its compressed data ends too early") from None
+        except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+            raise QkvError(f"{self._name} cannot be decompressed: {error}") from None
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+            self._raw.close()  # a decompressor does not close what it was given
+        super().close()
+
+
+def _open_plain(name: str) -> BinaryIO:
+    try:
+        return open(name, "rb")
+    except FileNotFoundError:
+        raise UsageError(f"{name} does not exist") from None
+    except IsADirectoryError:
+        raise UsageError(f"{name} is a folder, not a file; {os.path.join(name, '*')} means the files in it") from None
+    except OSError as error:
+        raise QkvError(f"{name} cannot be opened: {error.strerror}") from None
+
+
+def _matches(name: str) -> list[str]:
+    # A file whose name holds brackets is meant itself.
+    if name.startswith(HUB) or not glob.has_magic(name) or os.path.exists(name):
+        return [name]
+    in_archive = cut(name)[1] is not None
+    found = match_members(name) if in_archive else [n for n in glob.glob(name, recursive=True) if os.path.isfile(n)]
+    if not found:
+        raise UsageError(f"no file matches {name}")
+    return sorted(found)
+
+
+def _hash(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]

@@ -1,0 +1,95 @@
+"""Tags of names in a sentence: IOB1 and BIOES become IOB2, and IOB2 becomes spans.
+
+    words   Ada  Lovelace  met  Mary  in  New    York
+    IOB1    I-P  I-P       O    I-P   O   I-L    I-L      B- only between two names of a kind that touch
+    IOB2    B-P  I-P       O    B-P   O   B-L    I-L      B- at the start of every name
+    BIOES   B-P  E-P       O    S-P   O   B-L    E-L      E- at its end, S- on a name of one word (BILOU: L-, U-)
+
+Tags without prefixes (parts of speech) are plain: they pass unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from qkv.common.errors import unknown
+from qkv.data.bad_rows import BadRow
+
+PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIESLU"}
+SCHEMES = (*PREFIXES, "plain")
+PREFIXED = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
+
+
+def to_iob2(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
+    """Convert the tags of a sentence; one that the scheme does not allow is a `BadRow` that names the word."""
+    if scheme not in SCHEMES:
+        raise unknown("scheme", scheme, SCHEMES)
+    if scheme == "plain":
+        return tuple(tags)
+    result = []
+    current: str | None = None  # the name that the next word may carry on
+    for place, tag in enumerate((*tags, "O"), 1):  # the last O closes the sentence
+        prefix, name = _parts(tag, scheme, place)
+        inside = prefix in ("I", "E") and name == current
+        if prefix in ("I", "E") and not inside and scheme != "IOB1":
+            raise BadRow(f"the tag {tag!r} of word {place} carries on nothing, which {scheme} does not allow")
+        if scheme == "BIOES" and current is not None and not inside:
+            raise BadRow(f"the name {current!r} up to word {place - 1} has no end, which BIOES does not allow")
+        result.append("O" if name is None else f"{'I' if inside else 'B'}-{name}")
+        current = None if prefix in ("E", "S") else name
+    return tuple(result[:-1])
+
+
+def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """Return the label, the first and the last word of each name in IOB2 tags.
+
+    A model may write an I- that carries on nothing; it starts a name, as conlleval and seqeval read it.
+    """
+    spans: list[tuple[str, int, int]] = []
+    for place, tag in enumerate(tags):
+        prefix, _, name = tag.partition("-")
+        if prefix not in ("B", "I") or not name:
+            continue
+        if prefix == "I" and spans and spans[-1][0] == name and spans[-1][2] == place - 1:
+            spans[-1] = (name, spans[-1][1], place)
+        else:
+            spans.append((name, place, place))
+    return spans
+
+
+def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
+    """Tell the scheme of many sentences.
+
+    One E-, S-, L- or U- means BIOES; one I- that carries on nothing means IOB1, which reads sound IOB2 rightly, too.
+    """
+    found: set[str] = set()
+    for tags in sentences:
+        before = None
+        for tag in tags:
+            match = PREFIXED.fullmatch(tag)
+            prefix, name = match.groups() if match else ("O" if tag == "O" else "other", None)
+            found.add("start" if prefix == "I" and name != before else prefix)
+            before = name
+    if not found & {*"BIESLU", "start"} or ("other" in found and "O" not in found):
+        return "plain"
+    if found & set("ESLU"):
+        return "BIOES"
+    return "IOB1" if "start" in found else "IOB2"
+
+
+def check_scheme(scheme: str | None) -> None:
+    """Stop a scheme that does not exist; None means to detect it."""
+    if scheme is not None and scheme not in SCHEMES:
+        raise unknown("scheme", scheme, SCHEMES)
+
+
+def _parts(tag: str, scheme: str, place: int) -> tuple[str, str | None]:
+    """Return the prefix, BILOU's letters as BIOES', and the name."""
+    if tag == "O":
+        return "O", None
+    match = PREFIXED.fullmatch(tag)
+    if not match or match[1] not in PREFIXES[scheme]:
+        allowed = ", ".join(f"{prefix}-NAME" for prefix in PREFIXES[scheme])
+        raise BadRow(f"the tag {tag!r} of word {place} is not {scheme} (allowed: O, {allowed})")
+    return {"L": "E", "U": "S"}.get(match[1], match[1]), match[2]

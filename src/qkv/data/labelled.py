@@ -1,0 +1,142 @@
+"""Texts, or pairs of texts, with classes or a number: TSV, CSV, JSONL, Parquet, `label text` lines, the hub."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
+from qkv.data.columns import LABELS, SCORES, Columns, choose_columns
+from qkv.data.examples import Classified, Rated
+from qkv.data.files import PathName, Paths, expand
+from qkv.data.tables import Column, open_table, shorten, text_of
+
+E = TypeVar("E")
+
+
+def classified(
+    paths: Paths,
+    *,
+    text: Column | None = "text",
+    second: Column | None = None,
+    label: Column | None = "label",
+    labels_separator: str | None = None,
+    format: str | None = None,
+    header: bool | None = None,
+    bad: str = "stop",
+    skipped: BadRows | None = None,
+) -> Iterator[Classified]:
+    """Read texts and their classes.
+
+    Args:
+        paths: one file, several, or a pattern.
+        text: the column of the text; None looks for a usual name (`find_columns` tells which).
+        second: the column of the second text of a pair.
+        label: the column of the label; None looks for a usual name.
+        labels_separator: what lies between several labels; none at all is then allowed, too.
+        format: tsv, csv, jsonl, parquet or label-first, where the name does not tell it.
+        header: whether the first line holds names; None sees for itself.
+        bad: stop at a row that cannot be used, or skip it.
+        skipped: counts skipped rows.
+    """
+
+    def convert(where: str, cells: list[Any]) -> Classified:
+        first, other = _texts(cells)
+        return Classified(first, other, _labels(cells[-1], labels_separator), where)
+
+    check_policy(bad)
+    asked = {"text": text, "second": second, "label": label, "header": header, "usual": LABELS}
+    return _read(expand(paths), format, asked, convert, bad, skipped)
+
+
+def rated(
+    paths: Paths,
+    *,
+    text: Column | None = "text",
+    second: Column | None = None,
+    label: Column | None = "label",
+    format: str | None = None,
+    header: bool | None = None,
+    bad: str = "stop",
+    skipped: BadRows | None = None,
+) -> Iterator[Rated]:
+    """Read texts and a number for each. The arguments are those of `classified`."""
+
+    def convert(where: str, cells: list[Any]) -> Rated:
+        first, other = _texts(cells)
+        return Rated(first, other, _score(cells[-1]), where)
+
+    check_policy(bad)
+    asked = {"text": text, "second": second, "label": label, "header": header, "usual": SCORES}
+    return _read(expand(paths), format, asked, convert, bad, skipped)
+
+
+def find_columns(
+    path: PathName,
+    *,
+    text: Column | None = None,
+    second: Column | None = None,
+    label: Column | None = None,
+    format: str | None = None,
+    header: bool | None = None,
+    number: bool = False,
+) -> Columns:
+    """Tell which columns `classified`, or `rated` when the label is a `number`, chooses. Only the first row is read."""
+    usual = SCORES if number else LABELS
+    table = open_table(path, format)
+    return choose_columns(table, text=text, second=second, label=label, header=header, usual=usual)
+
+
+def sort_labels(labels: Iterable[str]) -> list[str]:
+    """Return the distinct labels in the one order that everybody uses: by number if all are numbers, else by name."""
+    distinct = sorted(set(labels))
+    return sorted(distinct, key=int) if all(name.isascii() and name.isdigit() for name in distinct) else distinct
+
+
+def _read(
+    paths: Sequence[str],
+    format: str | None,
+    asked: dict[str, Any],
+    convert: Callable[[str, list[Any]], E],
+    bad: str,
+    skipped: BadRows | None,
+) -> Iterator[E]:
+    for path in paths:
+        table = open_table(path, format)
+        chosen = choose_columns(table, **asked)
+        wanted = [column for column in (chosen.text, chosen.second, chosen.label) if column is not None]
+        yield from sift(table.select(wanted, header=chosen.header), convert, bad, skipped)
+
+
+def _texts(cells: list[Any]) -> tuple[str, str | None]:
+    return text_of(cells[0], "text"), text_of(cells[1], "second text") if len(cells) == 3 else None
+
+
+def _labels(value: Any, separator: str | None) -> tuple[str, ...]:
+    if isinstance(value, list):
+        return tuple(_label(item) for item in value)
+    if separator is not None and isinstance(value, str):
+        return tuple(part.strip() for part in value.split(separator) if part.strip())
+    return (_label(value),)
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if value is None or isinstance(value, str):
+        raise BadRow("the label is empty")
+    raise BadRow(f"the label is not a name but {shorten(repr(value))}")
+
+
+def _score(value: Any) -> float:
+    try:
+        score = float(value)
+    except (TypeError, ValueError):
+        raise BadRow(f"the label is not a number but {shorten(repr(value))}") from None
+    if not math.isfinite(score):
+        raise BadRow(f"the label is not a finite number but {value}")
+    return score

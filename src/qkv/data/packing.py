@@ -1,0 +1,63 @@
+"""Document packing: fixed windows over all documents behind each other, cut where one document ends.
+
+documents    5 6 7 | 8 | 9 10 11 12
+windows of 3 5 6 7   8 | 9 10   11 12 ...   each of the same size, so the shapes of a step never change
+pieces       5 6 7   8   9 10               each a sequence of its own: attention never crosses a document
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from qkv.common.errors import UsageError
+from qkv.data.store import Store
+from qkv.data.store_writer import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The windows of a column. The tokens after the last whole window are left out.
+
+    Attributes:
+        store: the documents, one to a row.
+        column: which column.
+        length: tokens of a window.
+    """
+
+    store: Store
+    column: str
+    _: KW_ONLY
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise UsageError(f"a window must have at least 1 token, got {self.length}")
+
+    @property
+    def count(self) -> int:
+        """The number of windows."""
+        return len(self.store.values(self.column)) // self.length
+
+    def window(self, number: int) -> list[Array]:
+        """Return the pieces of one window, in order; together they have `length` tokens."""
+        values, lengths = self.gather([number])
+        return np.split(values, np.cumsum(lengths)[:-1])
+
+    def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+        """Return the tokens of some windows behind each other, and the lengths of their pieces."""
+        starts = self._starts(numbers)
+        values = self.store.spans(self.column, starts, np.full_like(starts, self.length))
+        inside, counts = self.store.borders(self.column, starts, starts + self.length)
+        # Borders counted from the first of these windows; an empty document begins where the next one does.
+        edges = np.arange(len(starts) + 1) * self.length
+        cuts = np.union1d(edges, inside + np.repeat(edges[:-1] - starts, counts))
+        return values, np.diff(cuts)
+
+    def _starts(self, numbers: ArrayLike) -> NDArray[np.int64]:
+        wanted = np.asarray(numbers, dtype=np.int64)
+        for number in wanted[(wanted < 0) | (wanted >= self.count)].tolist():
+            raise UsageError(f"window {number} does not exist: there are {self.count} windows of {self.length} tokens")
+        return wanted * self.length

@@ -1,0 +1,95 @@
+"""Questions about a text, in the JSON of SQuAD 1.1 and 2.0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from qkv.common.errors import QkvError
+from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
+from qkv.data.examples import Answer, Question
+from qkv.data.files import Paths, expand, read_text
+from qkv.data.hub import hub_rows, is_hub
+from qkv.data.tables import shorten, text_of
+
+Rows = Iterator[tuple[str, dict[str, Any] | BadRow]]
+
+
+def questions(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -> Iterator[Question]:
+    """Read questions; a file is read whole, as JSON has to be.
+
+    An answer that is not where it says is looked for: it is moved if it occurs once, else the question is bad.
+
+    Args:
+        paths: one file, several, or a pattern.
+        bad: stop at a question that cannot be used, or skip it.
+        skipped: counts skipped questions.
+    """
+    check_policy(bad)
+    rows = (row for path in expand(paths) for row in (_from_hub(path) if is_hub(path) else _from_file(path)))
+    return sift(rows, _question, bad, skipped)
+
+
+def _from_file(path: str) -> Rows:
+    """Give each question with the context of its paragraph. Its place is the file and its id, as JSON has no lines."""
+    try:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise QkvError(f"{path}:{getattr(error, 'lineno', 1)}: not JSON: {error}") from None
+    for article in _list(content, "data", path):
+        for number, paragraph in enumerate(_list(article, "paragraphs", path), 1):
+            place = f"{path}: paragraph {number} of {article.get('title', 'an article')!r}"
+            for asked in _list(paragraph, "qas", place):
+                if isinstance(asked, dict):
+                    yield f"{path}:{asked.get('id', '?')}", {"context": paragraph.get("context"), **asked}
+                else:
+                    yield place, BadRow(f"a question is not an object but {shorten(repr(asked))}")
+
+
+def _from_hub(path: str) -> Rows:
+    """Give the rows of a data set whose answers are two lists, of texts and of starts."""
+    for where, row in hub_rows(path):
+        answers = row.get("answers")
+        if isinstance(answers, Mapping) and {"text", "answer_start"} <= answers.keys():
+            pairs = zip(answers["text"], answers["answer_start"], strict=False)
+            row = {**row, "answers": [{"text": text, "answer_start": start} for text, start in pairs]}
+        yield where, row
+
+
+def _list(value: Any, key: str, place: str) -> list[Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, list):
+        raise QkvError(f"{place}: no list {key!r}; SQuAD files are data > paragraphs > qas")
+    return found
+
+
+def _question(where: str, row: Mapping[str, Any]) -> Question:
+    context = text_of(row.get("context"), "context")
+    name = row.get("id")
+    return Question(
+        id=str(name) if isinstance(name, int) else text_of(name, "id"),
+        question=text_of(row.get("question"), "question").strip(),
+        context=context,
+        answers=() if row.get("is_impossible") else _answers(row.get("answers"), context),
+        where=where,
+    )
+
+
+def _answers(value: Any, context: str) -> tuple[Answer, ...]:
+    if not isinstance(value, list) or not all(isinstance(answer, dict) for answer in value):
+        raise BadRow("no list of answers")
+    return tuple(_placed(answer.get("text"), answer.get("answer_start"), context) for answer in value)
+
+
+def _placed(text: Any, start: Any, context: str) -> Answer:
+    """Return the answer at its true place."""
+    text = text_of(text, "answer")
+    if isinstance(start, int) and start >= 0 and context.startswith(text, start):
+        return Answer(text, start)
+    found = context.find(text)
+    if found < 0:
+        raise BadRow(f"the answer {shorten(text)!r} is not in the context")
+    if context.find(text, found + 1) >= 0:
+        raise BadRow(f"the answer {shorten(text)!r} is not at {start}, and occurs more than once")
+    return Answer(text, found)

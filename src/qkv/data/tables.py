@@ -1,0 +1,137 @@
+"""Rows and columns out of TSV, CSV, JSONL, Parquet and the hub, one row at a time.
+
+A column is a name or a number from 0, also written "#0". TSV has no quoting: a cell is what lies between two tabs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.data.bad_rows import BadRow
+from qkv.data.files import PathName, content_name
+from qkv.data.hub import is_hub
+from qkv.data.table_readers import LISTS, READERS
+
+Column = str | int
+
+ENDINGS = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file of rows.
+
+    Attributes:
+        path: the file.
+        format: one of `READERS`.
+        names: the keys of the first row; for TSV and CSV the cells of the first line, which may be a header.
+        start: the place of the first row.
+    """
+
+    path: str
+    format: str
+    names: tuple[str, ...]
+    start: str
+
+    @property
+    def has_cells(self) -> bool:
+        """Whether rows are lists of cells, so that the first may be a header; other rows carry their own names."""
+        return self.format in LISTS
+
+    def check(self, columns: Sequence[Column]) -> None:
+        """Stop at a column that the first row does not have; rows of JSONL may differ, so each is asked itself."""
+        for column in columns:
+            if isinstance(column, int) and not -len(self.names) <= column < len(self.names):
+                raise UsageError(f"{self.start}: no column #{column}, there are {len(self.names)} (from #0)")
+            if isinstance(column, str) and self.format != "jsonl" and column not in self.names:
+                raise unknown(f"column of {self.start}", column, [shorten(name) for name in self.names])
+
+    def select(self, columns: Sequence[Column], *, header: bool) -> Iterator[tuple[str, list[Any] | BadRow]]:
+        """Give the place and these cells of each row, or why the row cannot be read.
+
+        Args:
+            columns: which, in the order they are wanted.
+            header: the first line is names and not a row. Then every line must have as many cells.
+        """
+        self.check(columns)
+        keys: list[Any] = [self._key(column) for column in columns]
+        width = len(self.names) if header else None
+        for where, row in READERS[self.format](self.path):
+            if not (header and where == self.start):
+                yield where, row if isinstance(row, BadRow) else _cells(row, keys, width)
+
+    def _key(self, column: Column) -> Column:
+        """Return what finds a column in a row: a number in a list, a name in a record."""
+        if self.has_cells:
+            return column if isinstance(column, int) else self.names.index(column)
+        return self.names[column] if isinstance(column, int) else column
+
+
+def open_table(path: PathName, format: str | None = None) -> Table:
+    """Look at the first row of a file; the format is told by the ending of its name where it is not given."""
+    name = str(path)
+    kind = table_format(name, format)
+    for where, row in READERS[kind](name):
+        if not isinstance(row, BadRow):
+            return Table(name, kind, tuple(row), where)
+    raise QkvError(f"{name} holds no rows")
+
+
+def table_format(path: str, format: str | None = None) -> str:
+    """Return the format of a file."""
+    if format is not None and format not in READERS:
+        raise unknown("format", format, READERS)
+    kind = format or find_format(path)
+    if kind is None:
+        raise UsageError(f"{path}: the name does not tell the format; give format= one of {', '.join(READERS)}")
+    return kind
+
+
+def find_format(path: str) -> str | None:
+    """Return the format that the ending of a name tells, or None."""
+    return "hub" if is_hub(path) else ENDINGS.get(Path(content_name(path)).suffix.lower())
+
+
+def as_column(column: Column) -> Column:
+    """Return a column, with "#3" as the number 3."""
+    return int(column[1:]) if isinstance(column, str) and re.fullmatch(r"#\d+", column) else column
+
+
+def text_of(value: Any, what: str) -> str:
+    """Return a cell that must be a text with something in it."""
+    if value is None or value == "" or (isinstance(value, str) and not value.strip()):
+        raise BadRow(f"the {what} is empty")
+    if not isinstance(value, str):
+        raise BadRow(f"the {what} is not a text but {shorten(repr(value))}")
+    if not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value):
+        raise BadRow(f"the {what} holds half of a surrogate pair")  # JSON can say it, UTF-8 and tokenizers cannot
+    return value
+
+
+def shorten(text: str, length: int = 30) -> str:
+    """Return a text that fits into a message."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def _cells(row: Any, keys: Sequence[Any], width: int | None) -> list[Any] | BadRow:
+    if width is not None and len(row) != width:
+        return BadRow(f"{len(row)} cells where the header has {width}")
+    try:
+        return [row[key] for key in keys]
+    except IndexError:
+        return BadRow(f"{len(row)} cells, but column #{max(keys)} is asked for")
+    except KeyError as error:
+        return BadRow(f"no column {error} (it has: {', '.join(map(shorten, row))})")

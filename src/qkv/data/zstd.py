@@ -1,0 +1,63 @@
+"""zstd streams: Python's own module where it has one (3.14), the package `zstandard` elsewhere."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from typing import Any
+
+from qkv.data.optional import need
+
+CHUNK = 1 << 14
+
+
+class ZstdReader:
+    """The decompressed bytes of a zstd file, frame after frame.
+
+    Both libraries have readers of their own, but `zstandard`'s gives a truncated file as if it were whole. This one
+    asks the decompressor whether the last frame ended.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._new, self._error = _library(getattr(raw, "name", "a zstd file"))
+        self._frame = self._new()
+        self._ready = io.BytesIO()
+        self._fresh = False  # at the border of two frames, where a file may end
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes, none at the end."""
+        while not (data := self._ready.read(size)):
+            if not self._advance():
+                break
+        return data
+
+    def close(self) -> None:
+        """Forget what was read ahead."""
+        self._ready.close()
+
+    def _advance(self) -> bool:
+        """Decompress one more chunk; return False at the end of the file."""
+        chunk = (self._frame.unused_data if self._frame.eof else b"") or self._raw.read(CHUNK)
+        if self._frame.eof:
+            self._frame, self._fresh = self._new(), True
+        if not chunk:
+            if not self._fresh:
+                raise EOFError
+            return False
+        self._fresh = False
+        try:
+            self._ready = io.BytesIO(self._frame.decompress(chunk))
+        except self._error as error:
+            raise OSError(str(error)) from None
+        return True
+
+
+def _library(name: str) -> tuple[Any, type[Exception]]:
+    """Return what makes a decompressor of one frame, and the error it raises."""
+    try:
+        zstd: Any = importlib.import_module("compression.zstd")
+    except ImportError:
+        package = need("zstandard", f"reading {name}", "zstandard")
+        return (lambda: package.ZstdDecompressor().decompressobj()), package.ZstdError
+    return zstd.ZstdDecompressor, zstd.ZstdError

@@ -1,0 +1,97 @@
+"""Answers to questions: exact match and F1 of SQuAD (Rajpurkar et al. 2016), with unanswerable questions of SQuAD 2.0.
+
+An unanswerable question has no gold answer; the right prediction for it is the empty string.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from qkv.common.errors import UsageError
+from qkv.evaluation.bootstrap import Array, Bootstrap
+from qkv.evaluation.counts import ratio
+from qkv.evaluation.proportion import Proportion
+from qkv.evaluation.score import Score
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalise(answer: str) -> str:
+    """Lower the case; drop ASCII punctuation, English articles and extra space."""
+    return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
+
+
+def exact(prediction: str, gold: str) -> bool:
+    """Say whether two answers are the same once normalised."""
+    return normalise(prediction) == normalise(gold)
+
+
+def overlap(prediction: str, gold: str) -> float:
+    """Return F1 of the words of two answers, as bags. Two empty answers agree; an empty one agrees with no other."""
+    said, true = normalise(prediction).split(), normalise(gold).split()
+    if not said or not true:
+        return float(said == true)
+    return 2 * (Counter(said) & Counter(true)).total() / (len(said) + len(true))
+
+
+def _wanted(golds: Sequence[str]) -> list[str]:
+    """Return the gold answers that say something, or the empty answer if none does."""
+    if isinstance(golds, str):
+        raise UsageError(f"gold answers come as a list, not as one string: {golds!r}")
+    return [gold for gold in golds if normalise(gold)] or [""]
+
+
+class ExactMatch:
+    """The share of questions whose answer equals one of the gold answers."""
+
+    def __init__(self) -> None:
+        self._groups = {"answerable": Proportion(), "unanswerable": Proportion()}
+        self._all = Proportion()
+
+    def add(self, prediction: str, golds: Sequence[str]) -> None:
+        """Compare one answer with the gold answers; the best counts."""
+        wanted = _wanted(golds)
+        hit = any(exact(prediction, gold) for gold in wanted)
+        self._all.add(hit)
+        self._groups["answerable" if wanted[0] else "unanswerable"].add(hit)
+
+    def result(self) -> Score:
+        """Return the share; where some questions have no answer, the shares of both kinds are parts."""
+        parts = {name: group.value for name, group in self._groups.items()} if _mixed(self._groups) else {}
+        return self._all.score("exact-match", signature="normalise:squad", parts=parts)
+
+
+def _mixed(groups: dict[str, Proportion]) -> bool:
+    return all(group.count for group in groups.values())
+
+
+class AnswerF1:
+    """The mean over questions of F1 of words, with the best of the gold answers."""
+
+    def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
+        self._sums = Bootstrap(4, replicas=replicas, seed=seed)
+
+    def add(self, prediction: str, golds: Sequence[str]) -> None:
+        """Compare one answer with the gold answers; the best counts."""
+        wanted = _wanted(golds)
+        best = max(overlap(prediction, gold) for gold in wanted)
+        self._sums.add((1, best), (0, 1) if wanted[0] else (2, 3))
+
+    def result(self) -> Score:
+        """Return the mean; where some questions have no answer, the means of both kinds are parts."""
+        totals = self._sums.totals()
+        both = bool(totals[0] and totals[2])
+        parts = {"answerable": totals[1] / totals[0], "unanswerable": totals[3] / totals[2]} if both else {}
+        parts = {name: float(value) for name, value in parts.items()}
+        return self._sums.score("answer-f1", _mean, signature="normalise:squad", parts=parts)
+
+
+def _mean(sums_RK: Array) -> Array:
+    counts, values = np.moveaxis(sums_RK.reshape(-1, 2, 2).sum(axis=1), -1, 0)
+    return ratio(values, counts)

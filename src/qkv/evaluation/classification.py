@@ -1,0 +1,123 @@
+"""One label, or a set of labels, per example: accuracy, F1, Matthews."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+
+from qkv.common.errors import UsageError, unknown
+from qkv.evaluation import counts
+from qkv.evaluation.counts import LabelCounts
+from qkv.evaluation.proportion import Proportion
+from qkv.evaluation.score import Score
+
+AVERAGES = {"micro": counts.micro_f1, "macro": counts.macro_f1}
+
+
+class Accuracy:
+    """The share of examples whose prediction equals the gold label.
+
+    Given sets of labels it is the exact match (subset accuracy) of multi-label classification.
+    """
+
+    def __init__(self, *, name: str = "accuracy") -> None:
+        self._name = name
+        self._hits = Proportion()
+
+    def add(self, prediction: object, gold: object) -> None:
+        """Compare one example."""
+        self._hits.add(bool(prediction == gold))
+
+    def result(self) -> Score:
+        """Return the share, with Wilson's interval."""
+        return self._hits.score(self._name)
+
+
+class BinaryF1:
+    """F1 of one label against all others (GLUE's MRPC and QQP)."""
+
+    def __init__(self, *, positive: Hashable = 1, replicas: int = 1000, seed: int = 0) -> None:
+        self._positive = positive
+        self._counts = LabelCounts(replicas=replicas, seed=seed)
+
+    def add(self, prediction: Hashable, gold: Hashable) -> None:
+        """Compare one example."""
+        said, is_so = prediction == self._positive, gold == self._positive
+        self._counts.add({self._positive: (said and is_so, said, is_so)})
+
+    def result(self) -> Score:
+        """Return F1; precision and recall are parts. It is 0 where the label is neither predicted nor gold."""
+        parts = counts.rates(self._counts.of(self._positive)) if self._counts.labels else {}
+        parts.pop("f1", None)
+        signature = f"average:binary|positive:{self._positive}"
+        return self._counts.sums.score("f1", counts.micro_f1, signature=signature, parts=parts)
+
+
+class F1:
+    """F1 of classification into two or more classes.
+
+    Args:
+        average: "macro", the mean over the labels that were seen, or "micro", over all examples.
+        replicas: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    def __init__(self, *, average: str = "macro", replicas: int = 1000, seed: int = 0) -> None:
+        if average not in AVERAGES:
+            raise unknown("average", average, AVERAGES)
+        self._average = average
+        self._counts = LabelCounts(replicas=replicas, seed=seed)
+
+    def add(self, prediction: Hashable, gold: Hashable) -> None:
+        """Compare one example."""
+        self._counts.add(_against([prediction], [gold]))
+
+    def result(self) -> Score:
+        """Return F1; the F1 of each label is a part."""
+        return _f1_score("f1", self._counts, self._average, "task:single-label")
+
+
+class MultiLabelF1:
+    """F1 of sets of labels. Arguments are those of `F1`."""
+
+    def __init__(self, *, average: str = "micro", replicas: int = 1000, seed: int = 0) -> None:
+        if average not in AVERAGES:
+            raise unknown("average", average, AVERAGES)
+        self._average = average
+        self._counts = LabelCounts(replicas=replicas, seed=seed)
+
+    def add(self, prediction: Collection[Hashable], gold: Collection[Hashable]) -> None:
+        """Compare the sets of one example; either may be empty."""
+        if isinstance(prediction, str) or isinstance(gold, str):
+            raise UsageError(f"labels come as a collection, not as a string: {prediction!r}, {gold!r}")
+        self._counts.add(_against(set(prediction), set(gold)))
+
+    def result(self) -> Score:
+        """Return F1; the F1 of each label is a part."""
+        return _f1_score("f1", self._counts, self._average, "task:multi-label")
+
+
+class Matthews:
+    """Matthews' correlation coefficient, for two or more classes (GLUE's CoLA). It is 0 where it is undefined."""
+
+    def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
+        self._counts = LabelCounts(replicas=replicas, seed=seed)
+
+    def add(self, prediction: Hashable, gold: Hashable) -> None:
+        """Compare one example."""
+        self._counts.add(_against([prediction], [gold]))
+
+    def result(self) -> Score:
+        """Return the coefficient, from -1 to 1."""
+        return self._counts.sums.score("matthews", counts.matthews)
+
+
+def _against(prediction: Collection[Hashable], gold: Collection[Hashable]) -> dict[Hashable, tuple[int, int, int]]:
+    return {
+        label: (label in prediction and label in gold, label in prediction, label in gold)
+        for label in (*prediction, *gold)
+    }
+
+
+def _f1_score(name: str, labelled: LabelCounts, average: str, signature: str) -> Score:
+    parts = {f"f1[{label}]": counts.rates(labelled.of(label))["f1"] for label in labelled.labels}
+    return labelled.sums.score(name, AVERAGES[average], signature=f"average:{average}|{signature}", parts=parts)

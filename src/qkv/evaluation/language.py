@@ -1,0 +1,70 @@
+"""Language models: perplexity per token, per word and per byte.
+
+Tokens differ from one tokenizer to the next, so only the figures per word and per byte compare two models.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from qkv.common.errors import UsageError, unknown
+from qkv.evaluation.bootstrap import Array, Bootstrap
+from qkv.evaluation.counts import ratio
+from qkv.evaluation.score import Score, need_examples
+
+UNITS = ("token", "word", "byte")
+
+
+class Perplexity:
+    """exp of the mean negative log-likelihood of a unit. Examples (documents, lines) are what is resampled."""
+
+    def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
+        self._sums = Bootstrap(1 + len(UNITS), replicas=replicas, seed=seed)
+
+    def add(self, nll: float, tokens: int, words: int = 0, bytes: int = 0) -> None:
+        """Add one text.
+
+        Args:
+            nll: negative log-likelihood of all its tokens together, in nats.
+            tokens: how many tokens were predicted.
+            words: how many words the text has; 0 if not counted.
+            bytes: how many bytes of UTF-8 the text has; 0 if not counted.
+        """
+        if min(tokens, words, bytes) < 0:
+            raise UsageError(f"numbers of tokens, words and bytes are not negative: {tokens}, {words}, {bytes}")
+        self._sums.add((nll, tokens, words, bytes))
+
+    def result(self, unit: str = "token") -> Score:
+        """Return perplexity per token, or per another of `UNITS`; all units and bits per byte are parts."""
+        if unit not in UNITS:
+            raise unknown("unit", unit, UNITS)
+        need_examples("perplexity", self._sums.count)
+        totals = self._sums.totals()
+        place = 1 + UNITS.index(unit)
+        if totals[place] == 0:
+            raise UsageError(f"perplexity per {unit} needs the number of {unit}s of each text, and all were 0")
+        return self._sums.score(
+            "perplexity" if unit == "token" else f"{unit}-perplexity",
+            lambda sums_RK: _perplexity(sums_RK, place),
+            signature=f"unit:{unit}",
+            parts=_parts(totals),
+        )
+
+
+def _perplexity(sums_RK: Array, place: int) -> Array:
+    with np.errstate(over="ignore"):
+        return np.exp(ratio(sums_RK[:, 0], sums_RK[:, place]))
+
+
+def _parts(totals_K: Array) -> dict[str, float]:
+    """Return each unit's perplexity, bits per byte and the numbers of units; nothing of a unit not counted."""
+    parts: dict[str, float] = {}
+    for place, unit in enumerate(UNITS, 1):
+        if totals_K[place]:
+            parts[f"per-{unit}"] = float(_perplexity(totals_K[None], place)[0])
+            parts[f"{unit}s"] = float(totals_K[place])
+    if totals_K[3]:
+        parts["bits-per-byte"] = float(totals_K[0] / totals_K[3] / math.log(2))
+    return parts

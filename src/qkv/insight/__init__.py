@@ -1,0 +1,1 @@
+"""Looking inside a model: attention weights, and pictures of them."""

@@ -1,0 +1,102 @@
+"""Attention weights of a pass, whatever kernel ran: taps are watched, and weights are worked out when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.common.errors import UsageError
+from qkv.nn import kernels
+from qkv.nn.attention import Tap
+from qkv.nn.kernels import Call
+
+
+class Found:
+    """What the taps saw in the last pass of each attention.
+
+    Attributes:
+        calls: by name and layer, the calls of one pass. There is one, but for positions that ask group by group.
+    """
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[str, int], list[Call]] = {}
+
+    def weights(self) -> dict[str, list[Tensor]]:
+        """Return the weights of each attention by its dotted name, one tensor per sequence. Shape of each: [N, L, S].
+
+        An attention that several layers share is named once for each: `NAME@0`, `NAME@1`.
+        """
+        names = [name for name, _ in self.calls]
+        with torch.no_grad():
+            return {
+                name if names.count(name) == 1 else f"{name}@{layer}": _weights(calls)
+                for (name, layer), calls in self.calls.items()
+            }
+
+
+@contextmanager
+def capture(model: nn.Module) -> Iterator[Found]:
+    """Watch every attention of `model` until the block ends; the model computes what it always does.
+
+    With a cache each step is a pass of its own, and the last one is kept: run the whole sequence to see all of it.
+    """
+    taps = {name: module for name, module in model.named_modules() if isinstance(module, Tap)}
+    if not taps:
+        raise UsageError(f"{type(model).__name__} has no attention that can be watched")
+    found = Found()
+    with ExitStack() as hooks:
+        for path, tap in taps.items():
+            attention, _, _ = path.rpartition(".")
+            _watch(found, attention or "attention", model.get_submodule(attention), tap, hooks)
+        yield found
+
+
+def _watch(found: Found, name: str, attention: nn.Module, tap: Tap, hooks: ExitStack) -> None:
+    """Begin a list of calls when the attention starts, and add to it at the tap."""
+    current: list[Call] = []
+
+    def begin(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        nonlocal current
+        current = found.calls[name, kwargs["layer"] if "layer" in kwargs else args[-1]] = []
+
+    def add(_tap: nn.Module, args: tuple[Call], _output: None) -> None:
+        current.append(_kept(args[0]))
+
+    hooks.callback(attention.register_forward_pre_hook(begin, with_kwargs=True).remove)
+    hooks.callback(tap.register_forward_hook(add).remove)
+
+
+def _kept(call: Call) -> Call:
+    """Let go of the graph; keys in a cache are copied, because the next step writes on."""
+    k, v = call.k.detach(), call.v.detach()
+    if not call.keys.packed:
+        k, v = k.clone(), v.clone()
+    bias = call.bias
+    if bias is not None:
+        bias = replace(bias, table=bias.table.detach(), values=None if bias.values is None else bias.values.detach())
+    return replace(call, q=call.q.detach(), k=k, v=v, bias=bias)
+
+
+def _weights(calls: list[Call]) -> list[Tensor]:
+    """Return the weights of one pass, one tensor per sequence. Shape of each: [N, L, S]."""
+    if len(calls) == 1:
+        return kernels.weights(calls[0])
+    # Groups of queries that see more and more keys (dynamic rotary positions): a sequence is known by where its keys
+    # lie, and its groups follow each other.
+    groups: dict[int, list[Tensor]] = {}
+    for call in calls:
+        for start, weights in zip(call.keys.offsets.tolist(), kernels.weights(call), strict=False):
+            groups.setdefault(start, []).append(weights)
+    return [_stacked(groups[start]) for start in sorted(groups)]
+
+
+def _stacked(parts: list[Tensor]) -> Tensor:
+    """Put groups of queries under each other; keys that a group does not see weigh nothing."""
+    keys = max(part.shape[-1] for part in parts)
+    return torch.cat([F.pad(part, (0, keys - part.shape[-1])) for part in parts], dim=1)

@@ -1,0 +1,91 @@
+"""Attention in the terminal: a row per token that asks, a column per token that answers, darker for more weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unicodedata import combining, normalize
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Group
+from rich.text import Text
+from torch import Tensor
+
+from qkv.common.errors import UsageError
+
+SHADES = " .:-=+*#%@"  # from nothing to all
+LONGEST_LABEL = 16
+
+
+def heatmap(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, colour: bool = True) -> Group:
+    """Draw one attention matrix; `rows` ask and `columns` answer.
+
+    Args:
+        weights: Shape: [L, S].
+        rows: the L tokens that attend.
+        columns: the S tokens attended to; written downwards above their columns.
+        colour: shaded cells with the weight in percent; without, plain ASCII signs stand for the shades.
+    """
+    values = table(weights, rows, columns)
+    names = [label(name) for name in rows]
+    width, cell = max(map(cell_len, names)), _shaded if colour else _signed
+    size = cell(0.0).cell_len
+    lines = [
+        Text(" " * width + "".join(" " * (size - cell_len(sign)) + sign for sign in line))
+        for line in _upright([label(name) for name in columns])
+    ]
+    for name, row in zip(names, values, strict=True):
+        lines.append(Text.assemble(" " * (width - cell_len(name)) + name, *map(cell, row)))
+    drawn = Text("\n").join(lines)
+    drawn.no_wrap, drawn.overflow = True, "ignore"  # a broken line would tear the columns apart
+    return Group(drawn)  # a bare text would be joined with others by print, and broken
+
+
+def table(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> list[list[float]]:
+    """Check that a matrix has a label for each row and column, and return its numbers."""
+    if tuple(weights.shape) != (len(rows), len(columns)) or not weights.numel():
+        given = f"{list(weights.shape)} with {len(rows)} rows and {len(columns)} columns named"
+        raise UsageError(f"a picture takes weights [L, S] of one head, a name for each row and column; got {given}")
+    if not weights.isfinite().all():
+        raise UsageError("a picture takes weights that are numbers, got nan or infinity")
+    return weights.detach().float().clamp(0, 1).tolist()
+
+
+def label(name: str) -> str:
+    """Make a token readable on one line: spaces are shown, what has no shape is left out, long ones are cut."""
+    shown = "".join("·" if sign.isspace() else sign for sign in normalize("NFC", name) if _has_shape(sign)) or "·"
+    return shown if cell_len(shown) <= LONGEST_LABEL else set_cell_size(shown, LONGEST_LABEL - 1).rstrip() + "…"
+
+
+def _has_shape(sign: str) -> bool:
+    return sign.isspace() or sign.isprintable()
+
+
+def _upright(names: Sequence[str]) -> list[list[str]]:
+    """Turn names to stand on their columns: one list of signs per line, from the top."""
+    upright = [_signs(name) for name in names]
+    height = max(map(len, upright))
+    return [list(line) for line in zip(*([" "] * (height - len(signs)) + signs for signs in upright), strict=True)]
+
+
+def _signs(name: str) -> list[str]:
+    """Cut a name into signs; an accent that stands by itself stays with its letter."""
+    signs: list[str] = []
+    for sign in name:
+        if combining(sign) and signs:
+            signs[-1] += sign
+        else:
+            signs.append(sign)
+    return signs
+
+
+def _signed(value: float) -> Text:
+    """Draw a cell as one sign."""
+    return Text(" " + SHADES[round(value * (len(SHADES) - 1))])
+
+
+def _shaded(value: float) -> Text:
+    """Draw a cell from pale to deep blue by the root of its weight, so that a tenth can still be seen."""
+    depth = value**0.5
+    red, green, blue = (round(pale + (deep - pale) * depth) for pale, deep in ((235, 8), (240, 48), (247, 107)))
+    ink = "white" if depth > 0.55 else "black"
+    return Text(f"{100 * value:3.0f}" if value >= 0.005 else "   ", f"{ink} on rgb({red},{green},{blue})")

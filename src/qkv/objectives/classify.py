@@ -1,0 +1,75 @@
+"""One label, any labels or a number for each text or picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from qkv.common.batch import Labelled
+from qkv.common.protocols import Scored
+from qkv.objectives.entropy import binary_cross_entropy, cross_entropy, squared_error
+from qkv.objectives.parts import Losses, number_asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify:
+    """One class of several.
+
+    Attributes:
+        smoothing: ε of label smoothing.
+        head: the head that scores the classes.
+    """
+
+    smoothing: float = 0.0
+    head: str = "classify"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"classify": 1.0}
+
+    def counts(self, batch: Labelled) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {"classify": number_asked(batch.labels)}
+
+    def __call__(self, model: Scored, batch: Labelled) -> Losses:
+        """Score every sequence or picture."""
+        logits = model.logits(model(batch.inputs), self.head)
+        return {"classify": cross_entropy(logits, batch.labels, smoothing=self.smoothing)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyAny:
+    """Any of several classes: each is a yes or a no of its own, and a target of its own."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"classify": 1.0}
+
+    def counts(self, batch: Labelled) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {"classify": number_asked(batch.labels)}
+
+    def __call__(self, model: Scored, batch: Labelled) -> Losses:
+        """Score every class of every sequence or picture."""
+        return {"classify": binary_cross_entropy(model.logits(model(batch.inputs), "classify"), batch.labels)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regress:
+    """A number, by squared error. A wanted number of exactly -100 is not asked for."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"regress": 1.0}
+
+    def counts(self, batch: Labelled) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {"regress": number_asked(batch.labels)}
+
+    def __call__(self, model: Scored, batch: Labelled) -> Losses:
+        """Score every sequence."""
+        return {"regress": squared_error(model.logits(model(batch.inputs), "regress"), batch.labels)}

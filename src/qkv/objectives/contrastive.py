@@ -1,0 +1,83 @@
+"""Texts as vectors: those that belong together lie close together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.common.batch import Tokens, Twins
+from qkv.common.errors import UsageError
+from qkv.common.outputs import LossOutput
+from qkv.common.protocols import Scored
+from qkv.objectives.entropy import cross_entropy, squared_error
+from qkv.objectives.parts import Losses, number_asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """Find each text's twin among all of the batch, both ways (Henderson et al. 2017; Reimers & Gurevych 2019).
+
+    Every other twin of the batch is a wrong answer, so a larger batch is a harder question, and the loss of a batch is
+    not the sum of its parts' losses: micro-batches change what is learned.
+
+    Attributes:
+        scale: what cosines are multiplied by before the softmax; 1 / temperature.
+    """
+
+    scale: float = 20.0
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"match": 1.0}
+
+    def counts(self, batch: Twins) -> dict[str, Tensor]:
+        """Count the pairs."""
+        return {"match": torch.tensor(batch.first.layout.num_sequences)}
+
+    def __call__(self, model: Scored, batch: Twins) -> Losses:
+        """The mean of the two directions; so is "correct"."""
+        scores_BB = self.scale * cosines(sentences(model, batch.first), sentences(model, batch.second))
+        twins = torch.arange(len(scores_BB), device=scores_BB.device)
+        there, back = cross_entropy(scores_BB, twins), cross_entropy(scores_BB.T, twins)
+        correct = (there.sums["correct"] + back.sums["correct"]) / 2
+        return {"match": LossOutput((there.total + back.total) / 2, there.count, {"correct": correct})}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineScore:
+    """The cosine of two texts shall be their score, by squared error (Reimers & Gurevych 2019, section 3)."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"cosine": 1.0}
+
+    def counts(self, batch: Twins) -> dict[str, Tensor]:
+        """Count the pairs with a score."""
+        return {"cosine": number_asked(self._scores(batch))}
+
+    def __call__(self, model: Scored, batch: Twins) -> Losses:
+        """Compare row by row."""
+        cosine = (sentences(model, batch.first) * sentences(model, batch.second)).sum(-1)
+        return {"cosine": squared_error(cosine, self._scores(batch))}
+
+    def _scores(self, batch: Twins) -> Tensor:
+        if batch.scores is None:
+            raise UsageError("cosines are learned from scores, and the batch has none")
+        return batch.scores
+
+
+def sentences(model: Scored, tokens: Tokens) -> Tensor:
+    """One vector of length 1 per text: the mean of its rows, in fp32. Shape: [B, D]."""
+    hidden = model(tokens)
+    return F.normalize(hidden.layout.mean(hidden.states.float()), dim=-1)
+
+
+def cosines(a_BD: Tensor, b_BD: Tensor) -> Tensor:
+    """Compare each with each, in fp32 under autocast too: bf16 tells cosines near 1 apart by 0.004. Shape: [B, B]."""
+    with torch.autocast(a_BD.device.type, enabled=False):
+        return a_BD @ b_BD.T

@@ -1,0 +1,55 @@
+"""Cross-entropies as sums over the targets that are asked for, in fp32."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.common.errors import UsageError
+from qkv.common.outputs import LossOutput
+from qkv.objectives.parts import IGNORED
+
+
+def cross_entropy(logits: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> LossOutput:
+    """Compare scores with the classes that are wanted. Shape: [T, V], [T]."""
+    return of_log(log_softmax(logits), wanted, smoothing=smoothing)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Return log-probabilities, in fp32 whatever the scores are in. Shape: [T, V] -> [T, V]."""
+    return F.log_softmax(logits, dim=-1, dtype=torch.float32)
+
+
+def of_log(log_p_TV: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> LossOutput:
+    """The cross-entropy of log-probabilities, smoothed (Szegedy et al. 2016, section 7).
+
+    (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes. The sums hold "nll", without smoothing, and
+    "correct".
+    """
+    if not 0 <= smoothing < 1:
+        raise UsageError(f"smoothing must lie between 0 and 1, got {smoothing}")
+    asked = wanted != IGNORED
+    safe = wanted.clamp_min(0).unsqueeze(-1)
+    nll = -log_p_TV.gather(-1, safe).squeeze(-1)
+    loss = nll if not smoothing else (1 - smoothing) * nll - smoothing * log_p_TV.mean(-1)
+    sums = {
+        "nll": nll.detach().masked_fill(~asked, 0).sum(),
+        "correct": (log_p_TV.detach().argmax(-1) == wanted).sum(),
+    }
+    return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), sums)
+
+
+def binary_cross_entropy(logits: Tensor, wanted: Tensor) -> LossOutput:
+    """Compare scores with yes (1) and no (0), element by element. Shape: [...], [...]."""
+    asked = wanted != IGNORED
+    loss = F.binary_cross_entropy_with_logits(logits.float(), wanted.float(), reduction="none")
+    right = ((logits.detach() > 0) == (wanted > 0)) & asked
+    return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), {"correct": right.sum()})
+
+
+def squared_error(found: Tensor, wanted: Tensor) -> LossOutput:
+    """Compare numbers with numbers; the sums hold "absolute", the distance itself. Shape: [B], [B]."""
+    asked = wanted != IGNORED
+    distance = (found.float() - wanted.float()).masked_fill(~asked, 0)
+    return LossOutput(distance.square().sum(), asked.sum(), {"absolute": distance.detach().abs().sum()})

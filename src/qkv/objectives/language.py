@@ -1,0 +1,68 @@
+"""Language modelling: the next token, or the hidden ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from qkv.common.batch import Following, Masked
+from qkv.common.errors import UsageError
+from qkv.common.protocols import Scored
+from qkv.objectives.entropy import cross_entropy
+from qkv.objectives.parts import Losses, number_asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextToken:
+    """Say the token after each (Radford et al. 2018, equation 1)."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"lm": 1.0}
+
+    def counts(self, batch: Following) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {"lm": number_asked(batch.wanted)}
+
+    def __call__(self, model: Scored, batch: Following) -> Losses:
+        """Score every row."""
+        return {"lm": cross_entropy(model.logits(model(batch.tokens), "lm"), batch.wanted)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedToken:
+    """Say the hidden tokens and, if asked, whether the second sentence follows the first (Devlin et al. 2019).
+
+    Attributes:
+        next_sentence: learn the pairs too; RoBERTa and ELECTRA do without.
+    """
+
+    next_sentence: bool = False
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The paper adds the two means as they are."""
+        return {"mlm": 1.0, "nsp": 1.0} if self.next_sentence else {"mlm": 1.0}
+
+    def counts(self, batch: Masked) -> dict[str, Tensor]:
+        """Count hidden tokens, and pairs."""
+        found = {"mlm": number_asked(batch.wanted)}
+        if self.next_sentence:
+            found["nsp"] = number_asked(self._pairs(batch))
+        return found
+
+    def __call__(self, model: Scored, batch: Masked) -> Losses:
+        """Score the hidden rows only: the vocabulary is the widest layer, and 85 % of the rows are not asked for."""
+        hidden = model(batch.tokens)
+        scores = model.head("mlm")(hidden.states[batch.rows], model.table)
+        losses = {"mlm": cross_entropy(scores, batch.wanted)}
+        if self.next_sentence:
+            losses["nsp"] = cross_entropy(model.logits(hidden, "nsp"), self._pairs(batch))
+        return losses
+
+    def _pairs(self, batch: Masked) -> Tensor:
+        if batch.pairs is None:
+            raise UsageError("next_sentence needs pairs of sentences, and the batch has none")
+        return batch.pairs

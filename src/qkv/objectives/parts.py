@@ -1,0 +1,51 @@
+"""What every objective returns: named losses, each a sum over targets of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from qkv.common.outputs import LossOutput
+
+# A pair of sentences is one target where its masked tokens are many: each part is divided by its own count, and only
+# then are parts weighted and added.
+Losses = dict[str, LossOutput]
+
+IGNORED = -100  # a target that is not asked for
+
+
+class Objective(Protocol):
+    """What to learn: a model and a batch to losses."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each part that a call may return."""
+
+    def counts(self, batch: Any) -> dict[str, Tensor]:
+        """The targets of each part, known before any work: what a step of several batches is divided by."""
+
+    def __call__(self, model: Any, batch: Any) -> Losses:
+        """Return the losses of a batch."""
+
+
+def number_asked(wanted: Tensor) -> Tensor:
+    """Count the targets that are asked for. Shape: [...] -> []."""
+    return (wanted != IGNORED).sum()
+
+
+def weighted(losses: Losses, weights: Mapping[str, float], counts: Mapping[str, Tensor] | None = None) -> Tensor:
+    """Return Σ weight · total / count, to be differentiated.
+
+    Args:
+        losses: of one batch or micro-batch.
+        weights: the objective's.
+        counts: the counts of a whole step, where the batch is only a part of it.
+    """
+    means = [
+        weights[name] * loss.total / (loss.count if counts is None else counts[name]).clamp_min(1)
+        for name, loss in losses.items()
+    ]
+    return torch.stack(means).sum()

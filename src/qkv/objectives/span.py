@@ -1,0 +1,66 @@
+"""Where the answer starts and where it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from qkv.common.batch import Spans
+from qkv.common.outputs import LossOutput
+from qkv.common.protocols import Scored
+from qkv.common.ragged import Ragged
+from qkv.objectives.parts import Losses
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerSpan:
+    """A softmax over the tokens of each sequence for the start, another for the end (Devlin et al. 2019, section 4.2).
+
+    A sequence's loss is the mean of the two. A span outside its sequence (-100, or cut off) is not asked for.
+    """
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"span": 1.0}
+
+    def counts(self, batch: Spans) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {"span": _inside(batch).sum()}
+
+    def __call__(self, model: Scored, batch: Spans) -> Losses:
+        """Score every row as a start and as an end; "correct" has both right."""
+        hidden = model(batch.tokens)
+        layout = hidden.layout
+        log_p_T2 = ragged_log_softmax(model.logits(hidden, "span"), layout)
+        wanted_B2 = torch.stack([batch.starts, batch.ends], dim=-1)
+        asked = _inside(batch)
+        rows_B2 = layout.first.unsqueeze(-1) + wanted_B2.masked_fill(~asked.unsqueeze(-1), 0)
+        found_B2 = log_p_T2.gather(0, rows_B2)
+        best = found_B2.detach() == _highest(log_p_T2.detach(), layout)
+        total = -found_B2.mean(-1).masked_fill(~asked, 0).sum()
+        return {"span": LossOutput(total, asked.sum(), {"correct": (best.all(-1) & asked).sum()})}
+
+
+def _inside(batch: Spans) -> Tensor:
+    """Which spans lie within their sequences; the row of another would be a neighbour's. Shape: [B]."""
+    lengths = batch.tokens.layout.lengths
+    return (batch.starts >= 0) & (batch.starts < lengths) & (batch.ends >= 0) & (batch.ends < lengths)
+
+
+def ragged_log_softmax(scores_TC: Tensor, layout: Ragged) -> Tensor:
+    """Log-probabilities over the rows of each sequence, column by column, in fp32. Shape: [T, C] -> [T, C]."""
+    sequence = layout.sequence_of
+    scores = scores_TC.float()
+    shifted = scores - _highest(scores.detach(), layout)[sequence]  # so that no exp overflows
+    sums_BC = shifted.new_zeros(layout.num_sequences, scores.shape[-1]).index_add(0, sequence, shifted.exp())
+    return shifted - sums_BC.log()[sequence]
+
+
+def _highest(x_TC: Tensor, layout: Ragged) -> Tensor:
+    """The highest row of each sequence, column by column. Shape: [T, C] -> [B, C]."""
+    sequence = layout.sequence_of.long().unsqueeze(-1).expand_as(x_TC)
+    lowest = x_TC.new_full((layout.num_sequences, x_TC.shape[-1]), -torch.inf)
+    return lowest.scatter_reduce(0, sequence, x_TC, reduce="amax")

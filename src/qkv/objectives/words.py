@@ -1,0 +1,79 @@
+"""Word vectors by negative sampling: tell the words that are there from words that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.common.batch import Words
+from qkv.common.outputs import LossOutput
+from qkv.objectives.parts import IGNORED, Losses, number_asked
+
+
+class Tables(Protocol):
+    """A vector for each word that is read and one for each word that is asked for."""
+
+    inputs: Callable[[Tensor], Tensor]
+    outputs: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipGram:
+    """From a word to a word near it (Mikolov et al. 2013, equation 4)."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"skip_gram": 1.0}
+
+    def counts(self, batch: Words) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {"skip_gram": number_asked(batch.outputs)}
+
+    def __call__(self, model: Tables, batch: Words) -> Losses:
+        """Score each pair and its noise words."""
+        return {"skip_gram": negative_sampling(model, model.inputs(batch.inputs), batch, batch.outputs != IGNORED)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cbow:
+    """From the mean of the words around it to a word (Mikolov et al. 2013a, section 3.1)."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"cbow": 1.0}
+
+    def counts(self, batch: Words) -> dict[str, Tensor]:
+        """Count the words with any around them."""
+        return {"cbow": self._asked(batch).sum()}
+
+    def __call__(self, model: Tables, batch: Words) -> Losses:
+        """Score each word and its noise words; a word with none around it is not asked for."""
+        there = batch.inputs >= 0
+        around_BCD = model.inputs(batch.inputs.clamp_min(0)) * there.unsqueeze(-1)
+        mean_BD = around_BCD.sum(1) / there.sum(1, keepdim=True).clamp_min(1)
+        return {"cbow": negative_sampling(model, mean_BD, batch, self._asked(batch))}
+
+    def _asked(self, batch: Words) -> Tensor:
+        return (batch.outputs != IGNORED) & (batch.inputs >= 0).any(1)
+
+
+def negative_sampling(model: Tables, read_BD: Tensor, batch: Words, asked: Tensor) -> LossOutput:
+    """-log σ(u·v) - Σ log σ(-u_noise·v) of each row; "correct" puts the true word above all its noise.
+
+    A noise word that is the true one is skipped, as in the authors' code: it would be asked for and refused at once.
+    """
+    words_BK = torch.cat([batch.outputs.clamp_min(0).unsqueeze(1), batch.noise], dim=1)
+    scores_BK = (read_BD.unsqueeze(1).float() * model.outputs(words_BK).float()).sum(-1)
+    true, noise = scores_BK[:, 0], scores_BK[:, 1:]
+    same = batch.noise == batch.outputs.unsqueeze(1)
+    loss_B = F.softplus(-true) + F.softplus(noise).masked_fill(same, 0).sum(1)  # softplus(-x) = -log σ(x)
+    above = (true.detach().unsqueeze(1) > noise.detach()) | same
+    sums = {"correct": (above.all(1) & asked).sum()}
+    return LossOutput(loss_B.masked_fill(~asked, 0).sum(), asked.sum(), sums)

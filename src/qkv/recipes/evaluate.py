@@ -1,0 +1,125 @@
+"""`qkv evaluate MODEL DATA`: the metrics that fit the model's head, as the data streams by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from qkv.common.errors import UsageError
+from qkv.data.tagged import tagged
+from qkv.evaluation.classification import F1, Accuracy, Matthews
+from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
+from qkv.evaluation.entities import EntityF1
+from qkv.evaluation.language import Perplexity
+from qkv.evaluation.score import Score
+from qkv.evaluation.translation import Bleu, Chrf
+from qkv.predict import Model
+from qkv.training.config import DataConfig
+from qkv.training.tasks.base import chunks
+from qkv.training.tasks.classify import ClassifyTask, RegressTask
+from qkv.training.tasks.language import LanguageTask
+from qkv.training.tasks.translate import pairs
+
+CHUNK = 512  # examples that are answered at a time: memory does not grow with the data
+Evaluator = Callable[[Model, Sequence[str], DataConfig, Callable[[int], None]], list[Score]]
+
+
+def evaluate(
+    model: Model, paths: Sequence[str], data: DataConfig | None = None, progress: Callable[[int], None] | None = None
+) -> list[Score]:
+    """Score a model on files."""
+    return evaluator_of(model)(model, paths, data or DataConfig(), progress or (lambda _: None))
+
+
+def evaluator_of(model: Model) -> Evaluator:
+    """Choose by the head."""
+    heads = set(getattr(model.config, "heads", ()))
+    if getattr(model.module, "decoder", None) is not None and "lm" in heads:
+        return _translation
+    table: dict[str, Evaluator] = {"classify": _classes, "regress": _numbers, "tag": _tags, "lm": _language}
+    for head, evaluator in table.items():
+        if head in heads:
+            return evaluator
+    raise UsageError(f"no evaluation for a model with the heads {', '.join(sorted(heads)) or 'none'}")
+
+
+def _translation(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    metrics = [Bleu(), Bleu(lowercase=True), Chrf()]
+    for chunk in chunks(pairs(paths, data), CHUNK):
+        found = model.translate([source for source, _ in chunk])
+        for text, (_, reference) in zip(found, chunk, strict=True):
+            for metric in metrics:
+                metric.add(text, [reference])
+        progress(len(chunk))
+    return [metric.result() for metric in metrics]
+
+
+def _classes(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    metrics: list[Any] = [Accuracy(), F1(average="macro"), Matthews()]
+    for chunk in chunks(ClassifyTask().examples(paths, data), CHUNK):
+        for example, scores in zip(chunk, _scores(model, chunk), strict=True):
+            for metric in metrics:
+                metric.add(model.labels[int(scores.argmax())], example.labels[0])
+        progress(len(chunk))
+    return [metric.result() for metric in metrics]
+
+
+def _numbers(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    metrics: list[Any] = [Pearson(), Spearman(), MeanSquaredError()]
+    for chunk in chunks(RegressTask().examples(paths, data), CHUNK):
+        for example, score in zip(chunk, _scores(model, chunk), strict=True):
+            for metric in metrics:
+                metric.add(float(score), example.score)
+        progress(len(chunk))
+    return [metric.result() for metric in metrics]
+
+
+def _scores(model: Model, examples: Sequence[Any]) -> list[torch.Tensor]:
+    second = None if any(example.second is None for example in examples) else [example.second for example in examples]
+    encoded = model.encode([example.text for example in examples], second)
+    return model.logits(encoded.ids, segments=encoded.segments)
+
+
+def _tags(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    del data
+    metrics: list[Any] = [EntityF1()]
+    for chunk in chunks(tagged(list(paths)), CHUNK):
+        assert model.tokenizer is not None
+        found = model.tokenizer.encode_words([e.words for e in chunk], max_length=model.config.max_length)
+        scored = model.logits(found.ids)
+        for example, words, scores in zip(chunk, found.words, scored, strict=True):
+            best = scores.argmax(-1).tolist()
+            tags = ["O"] * len(example.words)  # a word that was cut off, or gave no token, is outside
+            for token in reversed(range(len(words))):
+                if words[token] >= 0:
+                    tags[words[token]] = model.labels[best[token]]
+            for metric in metrics:
+                metric.add(tags, example.tags)
+        progress(len(chunk))
+    return [metric.result() for metric in metrics]
+
+
+def _language(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    """Long documents are read in windows that follow one another: every token but the first is asked for once."""
+    metric = Perplexity()
+    if model.tokenizer is None:
+        raise UsageError("perplexity is measured on text, and this model has no tokenizer")
+    for chunk in chunks(LanguageTask().texts(paths, data), 16):
+        for text, ids in zip(chunk, model.tokenizer.encode(chunk).ids, strict=True):
+            nll = sum(_surprise(model, ids[i : i + model.config.max_length + 1]) for i in _starts(model, ids))
+            if len(ids) > 1:
+                metric.add(nll, len(ids) - 1, len(text.split()), len(text.encode()))
+        progress(len(chunk))
+    return [metric.result(unit=unit) for unit in ("token", "word", "byte")]
+
+
+def _starts(model: Model, ids: Sequence[int]) -> range:
+    return range(0, len(ids) - 1, model.config.max_length)
+
+
+def _surprise(model: Model, ids: Sequence[int]) -> float:
+    """-log p of all tokens but the first, each after those before it."""
+    log_p = model.logits([ids[:-1]])[0].float().log_softmax(-1)
+    return -float(log_p.gather(-1, torch.tensor(ids[1:], device=log_p.device).unsqueeze(-1)).sum())

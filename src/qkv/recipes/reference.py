@@ -1,0 +1,67 @@
+"""docs/recipes.md, written from the config classes: `python -m qkv.recipes.reference > docs/recipes.md`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import sys
+import typing
+from typing import Any
+
+from qkv.recipes.schema import SHIPPED, Recipe, shipped
+
+HEAD = """# Recipes
+
+A recipe is one TOML file and one full run: `qkv train NAME` for a shipped one, `qkv train FILE.toml` for your own. Any
+value can be changed with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. A key that
+does not exist is an error that names the nearest one. This page is written from the code
+(`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it so.
+
+## Shipped recipes
+
+| name | what it does |
+| --- | --- |
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    lines = [f"| `{name}` | {_first_comment(name)} |" for name in shipped()]
+    return HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
+
+
+def _first_comment(name: str) -> str:
+    first = (SHIPPED / f"{name}.toml").read_text("utf-8").splitlines()[0]
+    return first.removeprefix("#").strip()
+
+
+def _section(cls: type[Any], path: str) -> list[str]:
+    """Describe the keys of a config class, then its nested ones."""
+    hints, told = typing.get_type_hints(cls), _attributes(cls)
+    plain, nested = [], []
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            nested += ["", *_section(hints[field.name], f"{path}{field.name}.")]
+        else:
+            plain.append(f"| `{path}{field.name}` | {_default(field)} | {told[field.name]} |")
+    title = f"`[{path.rstrip('.')}]`" if path else "Top level"
+    return [f"## {title}", "", "| key | default | meaning |", "| --- | --- | --- |", *plain, *nested]
+
+
+def _attributes(cls: type[Any]) -> dict[str, str]:
+    """Read the Attributes of a docstring."""
+    _, _, text = (inspect.getdoc(cls) or "").partition("Attributes:\n")
+    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
+    return {name: re.sub(r"\s+", " ", meaning) for name, meaning in found}
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    made: Any = field.default_factory
+    value = field.default if made is dataclasses.MISSING else made()
+    return f"`{json.dumps(value)}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,97 @@
+"""What a recipe may say, and how it is read: a shipped name or a file, then `--set key=value`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qkv.common.config import from_dict, override
+from qkv.common.errors import UsageError, unknown
+from qkv.tokenizers.training import TokenizerConfig
+from qkv.training.config import DataConfig, TrainConfig
+from qkv.training.optim import OptimConfig
+
+SHIPPED = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSection:
+    """Which model.
+
+    Attributes:
+        preset: a name of the catalogue, for first weights.
+        init: a model folder to start from instead; its tokenizer comes along.
+        set: numbers of the config to change.
+    """
+
+    preset: str = ""
+    init: str = ""
+    set: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One full run.
+
+    Attributes:
+        task: translate, classify, regress, tag, answer, twins, masked, causal, spans or picture.
+        out: the run's folder; runs/NAME where it is empty.
+        model: which model.
+        tokenizer: how a tokenizer is trained where the model brings none.
+        data: where examples come from.
+        objective: settings of the loss, by the task.
+        optim: how weights move.
+        train: how long and how carefully.
+    """
+
+    task: str = ""
+    out: str = ""
+    model: ModelSection = field(default_factory=ModelSection)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    objective: dict[str, Any] = field(default_factory=dict)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+def shipped() -> list[str]:
+    """List the recipes that come with the package."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:
+    """Read a recipe by name or file; `debug` applies its table of small numbers first, then `changes` ("key=value")."""
+    file = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    if not file.is_file():
+        if name.endswith(".toml"):
+            raise UsageError(f"there is no recipe file {name}")
+        raise unknown("recipe", name, shipped())
+    try:
+        raw = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is not TOML: {error}") from None
+    small = raw.pop("debug", {})
+    recipe = from_dict(Recipe, raw)
+    if not recipe.out:
+        recipe = override(recipe, {"out": f"runs/{file.stem}"})
+    if debug:
+        recipe = override(recipe, small)
+    return override(recipe, dict(map(parse_change, changes)))
+
+
+def parse_change(text: str) -> tuple[str, Any]:
+    """Split "train.steps=100": the value is TOML, or a bare word, or a bracketed list of bare words."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set takes key=value, got {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        pass
+    value = value.strip()
+    if value.startswith("[") and value.endswith("]"):
+        return key.strip(), [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
+    return key.strip(), value

@@ -1,0 +1,66 @@
+"""BPE-dropout that can be seeded (Provilkov et al. 2020, algorithm 1).
+
+The library has dropout too and is faster, but its random numbers cannot be seeded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from random import Random
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from qkv.common.errors import UsageError
+
+
+def check_dropout(inner: Tokenizer, dropout: float) -> None:
+    """Stop dropout where there are no merges to drop, and what is no probability."""
+    if type(inner.model).__name__ != "BPE":
+        raise UsageError(f"dropout is for BPE tokenizers; this one is {type(inner.model).__name__}")
+    if not 0 <= dropout <= 1:
+        raise UsageError(f"dropout is {dropout}; it must be from 0 to 1")
+
+
+class Merges:
+    """The merges of a BPE tokenizer, and words split by them at random."""
+
+    def __init__(self, inner: Tokenizer) -> None:
+        state = json.loads(inner.model.__getstate__())
+        if state["continuing_subword_prefix"] or state["end_of_word_suffix"]:
+            raise UsageError("seeded dropout is for BPE without prefixes and suffixes; leave the seed out")
+        pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in state["merges"])
+        self._ranks = {pair: rank for rank, pair in enumerate(pairs)}
+        self._ids: dict[str, int] = state["vocab"]
+        self._tokens = {number: token for token, number in self._ids.items()}
+        self._whole = set(inner.get_added_tokens_decoder()) | {self._ids.get(state["unk_token"] or "", -1)}
+
+    def drop(self, encoding: Any, dropout: float, random: Random) -> tuple[list[int], list[int], list[int]]:
+        """Split the words of an encoding again; return ids, segments and sides (-1 for special tokens)."""
+        ids: list[int] = []
+        segments: list[int] = []
+        sides: list[int] = []
+        rows = zip(encoding.ids, encoding.type_ids, encoding.sequence_ids, encoding.word_ids, strict=True)
+        for (segment, side, _), group in groupby(rows, key=lambda row: row[1:]):
+            split = self._split([row[0] for row in group], dropout, random)
+            ids += split
+            segments += [segment] * len(split)
+            sides += [-1 if side is None else side] * len(split)
+        return ids, segments, sides
+
+    def _split(self, ids: Sequence[int], dropout: float, random: Random) -> Sequence[int]:
+        """Split one word; what is no word of known characters stays as it is."""
+        if self._whole.intersection(ids):
+            return ids
+        parts = list("".join(self._tokens[number] for number in ids))
+        if not all(part in self._ids for part in parts):  # bytes written as <0x..>
+            return ids
+        while True:
+            ranks = (self._ranks.get(pair) for pair in pairwise(parts))
+            open_ = [(rank, i) for i, rank in enumerate(ranks) if rank is not None and random.random() >= dropout]
+            if not open_:
+                return [self._ids[part] for part in parts]
+            _, i = min(open_)
+            parts[i : i + 2] = [parts[i] + parts[i + 1]]

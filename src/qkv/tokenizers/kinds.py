@@ -1,0 +1,175 @@
+"""The kinds of tokenizer that can be trained: how each splits text, learns its vocabulary and joins it again.
+
+bpe        merges of frequent pairs of characters (Sennrich et al. 2016); a mark stands for the space before a word
+byte-bpe   the same on bytes, so that nothing is unknown (Radford et al. 2019)
+wordpiece  merges within words, with ## before what continues a word (Schuster and Nakajima 2012; Devlin et al. 2019)
+unigram    the pieces that make the texts most probable (Kudo 2018); the same mark
+char       characters
+word       words and punctuation
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from qkv.common.errors import UsageError
+from qkv.tokenizers.words import SPACE
+
+Texts = Iterable[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a vocabulary may hold.
+
+    Attributes:
+        specials: the tokens it begins with.
+        unk: the one among them for what is unknown.
+        vocab_size: its size, all included.
+        reserved: how many places are left free at its end.
+        min_frequency: how often a piece must be seen.
+    """
+
+    specials: list[AddedToken]
+    unk: str
+    vocab_size: int
+    reserved: int
+    min_frequency: int
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments that most trainers of the library share."""
+        return {
+            "special_tokens": self.specials,
+            "vocab_size": self.vocab_size - self.reserved,
+            "min_frequency": self.min_frequency,
+            "show_progress": False,
+        }
+
+    def check(self, size: int) -> None:
+        """Stop a vocabulary that had to be larger than it may be, or that holds nothing."""
+        if size + self.reserved > self.vocab_size:
+            least = size + self.reserved
+            raise UsageError(
+                f"vocab_size {self.vocab_size} is too small: special tokens and alphabet need {least} or more"
+            )
+        if size <= len(self.specials):
+            raise UsageError(f"nothing to learn: no piece of the texts is seen {self.min_frequency} times")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a kind splits, joins and learns."""
+
+    split: Callable[[], Any]
+    join: Callable[[], Any]
+    learn: Callable[[Tokenizer, Texts, Budget], None]
+
+
+def _marked() -> Any:
+    # Punctuation is kept from words, or "mat." and "mat," would be pieces of their own; a space stays with what
+    # follows it, and other white space stands alone.
+    pieces = Regex(rf"{SPACE}?\p{{P}}+|{SPACE}?[^{SPACE}\p{{P}}\s]+|{SPACE}|\s")
+    # "first": the mark is put before a text, but not again after a special token within it.
+    metaspace = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="first", split=False)
+    return pre_tokenizers.Sequence([metaspace, pre_tokenizers.Split(pieces, "isolated")])
+
+
+def _words() -> Any:
+    # A Chinese character is a word of its own, as in BERT.
+    han = pre_tokenizers.Split(Regex(r"\p{Han}"), "isolated")
+    return pre_tokenizers.Sequence([han, pre_tokenizers.BertPreTokenizer()])
+
+
+def _bpe(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
+    inner.model = models.BPE(unk_token=budget.unk)
+    inner.train_from_iterator(texts, trainers.BpeTrainer(**budget.options()))
+
+
+def _byte_bpe(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    inner.model = models.BPE()
+    inner.train_from_iterator(texts, trainers.BpeTrainer(initial_alphabet=alphabet, **budget.options()))
+
+
+def _level(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
+    inner.model = models.WordLevel(unk_token=budget.unk)
+    inner.train_from_iterator(texts, trainers.WordLevelTrainer(**budget.options()))
+
+
+def _wordpiece(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
+    """Train with the alphabet given first: the library numbers ##x as it meets them, which differs from run to run."""
+    split, normalize = inner.pre_tokenizer.pre_tokenize_str, inner.normalizer.normalize_str
+    counts = Counter(word for text in texts for word, _ in split(normalize(text)))
+    alphabet = sorted({letter for word in counts for letter in word})
+    alphabet += sorted({f"##{letter}" for word in counts for letter in word[1:]})
+    learner = Tokenizer(models.WordPiece(unk_token=budget.unk))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    options = budget.options() | {"special_tokens": [*budget.specials, *alphabet]}
+    learner.train_from_iterator(_repeated(counts), trainers.WordPieceTrainer(**options))
+    inner.model = models.WordPiece(learner.get_vocab(), unk_token=budget.unk)
+
+
+def _repeated(counts: Counter[str]) -> Iterator[str]:
+    """Write each word as often as it was counted, a thousand at a time."""
+    for word, left in counts.items():
+        for done in range(0, left, 1000):
+            yield " ".join([word] * min(left - done, 1000))
+
+
+def _unigram(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
+    inner.model = models.Unigram()
+    options = {key: value for key, value in budget.options().items() if key != "min_frequency"}
+    letters = {SPACE, " "}
+    try:
+        trainer = trainers.UnigramTrainer(unk_token=budget.unk, **options)
+        inner.train_from_iterator(_noted(texts, inner.normalizer.normalize_str, letters), trainer)
+    except Exception as error:  # the library raises plain Exception
+        if "not large enough" in str(error):
+            budget.check(len(budget.specials) + len(letters - {" "}))
+        raise
+    state = json.loads(inner.model.__getstate__())
+    special, pieces = state["vocab"][: len(budget.specials)], state["vocab"][len(budget.specials) :]
+    room = options["vocab_size"] - len(special)
+    inner.model = models.Unigram([*map(tuple, special), *_settled(dict(pieces), room)], state["unk_id"], False)
+
+
+def _noted(texts: Texts, normalize: Callable[[str], str], letters: set[str]) -> Iterator[str]:
+    """Pass texts on and note their characters."""
+    for text in texts:
+        letters.update(normalize(text))
+        yield text
+
+
+def _settled(scores: dict[str, float], room: int) -> list[tuple[str, float]]:
+    """Make the scores the same in every run, order the pieces by them, and keep to the size.
+
+    The library sums over words in an order that differs from run to run, which moves the last digits. Characters that
+    no piece needs get the lowest score plus 0, 0.0001, 0.0002 and so on, in such an order too.
+    Where there is just room for the characters, the library forgets the size.
+    """
+    longer = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: (scores[piece], piece))
+    over = set(longer[: max(len(scores) - room, 0)])
+    scores = {piece: score for piece, score in scores.items() if piece not in over}
+    lowest = min(scores.values())
+    steps = {piece: (score - lowest) / 1e-4 for piece, score in scores.items() if len(piece) == 1}
+    spare = sorted(piece for piece, step in steps.items() if abs(step - round(step)) < 1e-4 and step < len(steps))
+    scores |= {piece: lowest + 1e-4 * i for i, piece in enumerate(spare)}
+    total = math.log(math.fsum(math.exp(score) for score in scores.values()))
+    return sorted(((piece, round(score - total, 4)) for piece, score in scores.items()), key=lambda row: (-row[1], row))
+
+
+KINDS: dict[str, Kind] = {
+    "bpe": Kind(_marked, lambda: decoders.Metaspace(replacement=SPACE, prepend_scheme="first"), _bpe),
+    "byte-bpe": Kind(lambda: pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel, _byte_bpe),
+    "wordpiece": Kind(_words, decoders.WordPiece, _wordpiece),
+    "unigram": Kind(_marked, lambda: decoders.Metaspace(replacement=SPACE, prepend_scheme="first"), _unigram),
+    "char": Kind(lambda: pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse, _level),
+    "word": Kind(_words, lambda: None, _level),
+}

@@ -1,0 +1,78 @@
+"""Tokenizers from the files of a model folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from qkv.common.errors import QkvError
+
+
+def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
+    """Load tokenizer.json, vocab.txt, or vocab.json with merges.txt, whichever is there first."""
+    try:
+        if (folder / "tokenizer.json").is_file():
+            return Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if (folder / "vocab.txt").is_file():
+            return _wordpiece(folder / "vocab.txt", settings)
+        if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+            return _bytes(folder)
+    except QkvError:
+        raise
+    except Exception as error:  # the library raises plain Exception
+        raise QkvError(f"the tokenizer of {folder} is damaged: {error}") from None
+    return None
+
+
+def load_settings(folder: Path) -> dict[str, Any]:
+    """Read tokenizer_config.json; sentence-transformers' own length limit goes first."""
+    settings: dict[str, Any] = {}
+    for name, key in (("tokenizer_config.json", None), ("sentence_bert_config.json", "max_seq_length")):
+        if not (folder / name).is_file():
+            continue
+        try:
+            raw = json.loads((folder / name).read_text("utf-8"))
+            settings |= raw if key is None else {"model_max_length": raw[key]} if raw.get(key) else {}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise QkvError(f"{folder / name} is damaged: {error}") from None
+    return settings
+
+
+def _wordpiece(vocab: Path, settings: dict[str, Any]) -> Tokenizer:
+    """BERT's tokenizer from its list of word pieces."""
+    with vocab.open(encoding="utf-8") as lines:  # a line ends at a newline alone: pieces may hold other breaks
+        pieces = {line.rstrip("\n"): i for i, line in enumerate(lines)}
+    for needed in ("[CLS]", "[SEP]", "[UNK]"):
+        if needed not in pieces:
+            raise QkvError(f"{vocab} is not BERT's vocabulary: it lacks {needed}")
+    inner = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer(
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", pieces["[CLS]"]), ("[SEP]", pieces["[SEP]"])],
+    )
+    inner.add_special_tokens([t for t in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if t in pieces])
+    return inner
+
+
+def _bytes(folder: Path) -> Tokenizer:
+    """GPT-2's and RoBERTa's byte-level BPE from vocabulary and merges."""
+    inner = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    start, end = inner.token_to_id("<s>"), inner.token_to_id("</s>")
+    if start is not None and end is not None:
+        inner.post_processor = processors.RobertaProcessing(("</s>", end), ("<s>", start), add_prefix_space=False)
+    specials = ("<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>")
+    inner.add_special_tokens([token for token in specials if inner.token_to_id(token) is not None])
+    return inner

@@ -1,0 +1,91 @@
+"""Special tokens: which token plays which role, and what each family of models needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tokenizers import Tokenizer
+
+# Role: the name Hugging Face's settings give it, and the spellings that are looked for, the first found first.
+ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "pad": ("pad_token", ("<pad>", "[PAD]", "<|pad|>")),
+    "unk": ("unk_token", ("<unk>", "[UNK]")),
+    "start": ("bos_token", ("<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|endoftext|>")),
+    "end": ("eos_token", ("</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>")),
+    "mask": ("mask_token", ("<mask>", "[MASK]")),
+    "cls": ("cls_token", ("[CLS]", "<cls>", "<s>")),
+    "sep": ("sep_token", ("[SEP]", "<sep>", "</s>")),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """The special tokens of a family of models.
+
+    Attributes:
+        tokens: the first tokens of the vocabulary, in this order.
+        unk: what an unknown character becomes.
+        single: the template of one text, or None for the text alone.
+        pair: the template of two texts.
+        sentinels: how many of T5's sentinels end the vocabulary.
+        settings: the roles that Hugging Face's settings shall name.
+    """
+
+    tokens: tuple[str, ...]
+    unk: str = "<unk>"
+    single: str | None = None
+    pair: str | None = None
+    sentinels: int = 0
+    settings: tuple[str, ...] = ("pad", "unk", "end")
+
+
+# The decoder of a translator and of T5 starts with <pad>, so that no further token is needed (Raffel et al. 2020).
+_TRANSLATE = Family(tokens=("<pad>", "</s>", "<unk>"), single="$A </s>", pair="$A </s> $B </s>")
+
+FAMILIES: dict[str, Family] = {
+    "translate": _TRANSLATE,
+    "bert": Family(
+        tokens=("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+        unk="[UNK]",
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        settings=("pad", "unk", "mask", "cls", "sep"),
+    ),
+    "gpt": Family(tokens=("<|endoftext|>",), settings=("unk", "start", "end")),
+    "t5": replace(_TRANSLATE, sentinels=100),
+}
+
+
+def roles(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Return the id of each role's token, where there is one; what the settings name goes before the spellings."""
+    found: dict[str, int] = {}
+    for role, (key, spellings) in ROLES.items():
+        named = settings.get(key)
+        named = named.get("content") if isinstance(named, Mapping) else named
+        ids = [inner.token_to_id(token) for token in (named, *spellings) if isinstance(token, str)]
+        if (first := next((i for i in ids if i is not None), None)) is not None:
+            found[role] = first
+    if "start" not in found and found.keys() >= {"pad", "end"}:  # T5 and Marian
+        found["start"] = found["pad"]
+    return found
+
+
+def named(inner: Tokenizer, family: Family) -> dict[str, Any]:
+    """Return the settings by which Hugging Face knows a family's tokens."""
+    keys = [ROLES[role] for role in family.settings]
+    found = {key: [token for token in spellings if token in (*family.tokens, family.unk)] for key, spellings in keys}
+    settings: dict[str, Any] = {"clean_up_tokenization_spaces": False}
+    if family.pair and ":1" in family.pair:
+        settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    there = {key: tokens[0] for key, tokens in found.items() if tokens and inner.token_to_id(tokens[0]) is not None}
+    return settings | there
+
+
+def sentinels(inner: Tokenizer) -> list[int]:
+    """Return the ids of <extra_id_0>, <extra_id_1> and so on: what T5 puts in place of a span that was taken out."""
+    ids: list[int] = []
+    while (number := inner.token_to_id(f"<extra_id_{len(ids)}>")) is not None:
+        ids.append(number)
+    return ids

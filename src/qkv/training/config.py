@@ -1,0 +1,86 @@
+"""How long and how carefully a run trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Numbers of the loop.
+
+    Attributes:
+        steps: optimizer steps in all; 0 to count by epochs.
+        epochs: passes over the data where steps is 0.
+        tokens: token budget of a batch.
+        accumulate: batches of one optimizer step.
+        seed: of weights, dropout and data order.
+        workers: threads that prepare batches.
+        precision: auto (bf16 on CUDA that has it, else fp32), bf16 or fp32.
+        compile: auto (on CUDA), yes or no.
+        ema: decay of the exponential moving average of the weights, 0 for none.
+        average_last: checkpoints whose weights are averaged at the end, 0 for none.
+        validate_every: steps between validations; below 1, a share of all steps.
+        save_every: steps between checkpoints; below 1, a share of all steps.
+        keep: newest checkpoints kept.
+        patience: validations without a better loss before the run stops early, 0 for never.
+        log_every: steps between lines of metrics.jsonl.
+        carbon_intensity: grams of CO2 per kWh of the grid.
+    """
+
+    steps: int = 0
+    epochs: float = 1.0
+    tokens: int = 4096
+    accumulate: int = 1
+    seed: int = 1
+    workers: int = 2
+    precision: str = "auto"
+    compile: str = "auto"
+    ema: float = 0.0
+    average_last: int = 0
+    validate_every: float = 0.1
+    save_every: float = 0.1
+    keep: int = 2
+    patience: int = 0
+    log_every: int = 10
+    carbon_intensity: float = 480.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Where examples come from.
+
+    Attributes:
+        train: files of the training examples; two aligned files for translation; or the built-in "phrasebook".
+        valid: files of the validation examples; where there are none, a share of the training examples is held out.
+        test: files that are scored at the end.
+        format: tsv, csv, jsonl, parquet or label-first (a label, a blank, the text), where the name does not tell it.
+        unit: what a document is in plain text: line, blank (blank lines between documents) or file.
+        text: the column of the text; recognised by its name where it is empty.
+        second: the column of the second text of a pair, or empty.
+        label: the column of the label; recognised by its name where it is empty.
+        separator: what stands between several labels of one example, or empty for one label each.
+        max_length: longest sequence in tokens; longer ones are cut, and of aligned texts left out.
+        held_out: share of the training examples for validation where there is no validation file.
+        skip_bad: count bad rows and go on, instead of stopping at the first.
+        cache: where tokenised examples are kept; beside the run where it is empty.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    format: str = ""
+    unit: str = "line"
+    text: str = ""
+    second: str = ""
+    label: str = ""
+    separator: str = ""
+    max_length: int = 256
+    held_out: float = 0.05
+    skip_bad: bool = False
+    cache: str = ""
+
+
+def every(value: float, total: int) -> int:
+    """Turn an interval, in steps or as a share of all steps, into steps."""
+    return max(1, round(value * total) if value < 1 else int(value))

@@ -1,0 +1,101 @@
+"""Energy and carbon of a run: measured where the machine offers it, estimated and marked so where not.
+
+Measured: NVML's total energy counter for GPUs, RAPL's for CPU packages. Estimated: watts by count of GPUs or cores
+times the seconds. CO2 is the energy times the carbon intensity of the grid (Strubell et al. 2019), a setting.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+WATTS_PER_CORE = 10.0
+WATTS_PER_GPU = 500.0
+RAPL = Path("/sys/class/powercap")
+
+
+@dataclass(frozen=True)
+class Energy:
+    """What a run took so far.
+
+    Attributes:
+        seconds: wall-clock time.
+        joules: by part (gpu, cpu).
+        sources: how each part is known: NVML, RAPL or an estimate.
+    """
+
+    seconds: float
+    joules: dict[str, float]
+    sources: dict[str, str]
+
+    def report(self, grams_per_kwh: float) -> dict[str, object]:
+        """Return what energy.json holds."""
+        kwh = sum(self.joules.values()) / 3.6e6
+        return {
+            "seconds": round(self.seconds, 1),
+            "joules": {part: round(value, 1) for part, value in self.joules.items()},
+            "sources": self.sources,
+            "estimated": any(source.startswith("estimated") for source in self.sources.values()),
+            "kwh": kwh,
+            "carbon_intensity_g_per_kwh": grams_per_kwh,
+            "co2_g": kwh * grams_per_kwh,
+        }
+
+
+class Meter:
+    """Counts from its making; `before` is what earlier parts of the same run took."""
+
+    def __init__(self, device: torch.device, before: Energy | None = None) -> None:
+        self.device = device
+        self.before = before or Energy(0.0, {}, {})
+        self.start = time.perf_counter()
+        self.counters = self._read()
+
+    def read(self) -> Energy:
+        """Return the energy since the run's first step."""
+        seconds = time.perf_counter() - self.start
+        joules, sources = dict(self.before.joules), {}
+        now = self._read()
+        for part, watts in self._parts().items():
+            if part in now and part in self.counters:
+                used, sources[part] = now[part] - self.counters[part], "NVML" if part == "gpu" else "RAPL"
+            else:
+                used, sources[part] = watts * seconds, f"estimated at {watts:g} W"
+            joules[part] = joules.get(part, 0.0) + max(used, 0.0)
+        return Energy(self.before.seconds + seconds, joules, sources)
+
+    def _parts(self) -> dict[str, float]:
+        parts = {"cpu": WATTS_PER_CORE * len(os.sched_getaffinity(0))}
+        return {"gpu": WATTS_PER_GPU} | parts if self.device.type == "cuda" else parts
+
+    def _read(self) -> dict[str, float]:
+        found = {"gpu": _nvml(self.device.index or 0) if self.device.type == "cuda" else None, "cpu": _rapl()}
+        return {part: joules for part, joules in found.items() if joules is not None}
+
+
+def _rapl() -> float | None:
+    """Joules that all CPU packages have used since some moment, or None."""
+    try:
+        files = [path / "energy_uj" for path in RAPL.glob("intel-rapl:?")]
+        return sum(int(file.read_text()) for file in files) / 1e6 if files else None
+    except (OSError, ValueError):
+        return None
+
+
+def _nvml(index: int) -> float | None:
+    """Joules that a GPU has used since its driver was loaded, or None."""
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        handle, millijoules = ctypes.c_void_p(), ctypes.c_ulonglong()
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
+            return None
+        if nvml.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(millijoules)):
+            return None
+        return millijoules.value / 1000
+    except OSError:
+        return None

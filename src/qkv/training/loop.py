@@ -1,0 +1,214 @@
+"""The loop. One for every family, objective and recipe.
+
+    batches ─► forward, backward (× accumulate) ─► clip ─► step ─► average
+                                                     └─► log, validate, save, stop
+
+All that decides the next step is in `Run`, and `Run` is what a checkpoint holds: resuming continues bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from qkv.checkpoints.state import newest_checkpoint, read_checkpoint, steps
+from qkv.common.batch import layouts, move
+from qkv.common.errors import QkvError
+from qkv.common.outputs import LossOutput
+from qkv.objectives.parts import weighted
+from qkv.training.averaging import mean_of
+from qkv.training.config import TrainConfig, every
+from qkv.training.logging import Display, RunLog
+from qkv.training.optim import OptimConfig, clip_gradients
+from qkv.training.run import Job, Run
+from qkv.training.stopping import Stop
+
+PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
+ROLL_BACKS = 3  # before it gives up
+SLOWER = 0.5  # what the rate is multiplied by at each roll-back
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: "done", "early" or the name of a signal."""
+
+    reason: str
+    step: int
+    best: float | None
+    energy: dict[str, object]
+
+
+def train(job: Job, config: TrainConfig, optim: OptimConfig, *, resume: bool = False) -> Outcome:
+    """Train a model to the end, or until it is asked to stop."""
+    run = Run(job, config, optim)
+    found = newest_checkpoint(run.root, job.say) if resume else None
+    if found is not None:
+        run.restore(found)
+        job.say(f"resumed from step {run.step}")
+    log = RunLog(job.folder, from_step=run.step)
+    try:
+        with Display(job.total, run.step, "training") as show, Stop() as stop:
+            reason = _steps(run, log, show, stop)
+    finally:
+        log.close()
+    if reason in ("done", "early"):
+        _finish(run)
+    else:
+        run.save()
+        job.say(f"{reason}: saved at step {run.step} of {job.total}; go on with --resume")
+    return Outcome(reason, run.step, run.best, run.meter.read().report(config.carbon_intensity))
+
+
+def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
+    """Take steps until the end, an early stop or a signal."""
+    job, config = run.job, run.train
+    validate, save = every(config.validate_every, job.total), every(config.save_every, job.total)
+    batches = job.batches(run.position)
+    tally = Tally()
+    while run.step < job.total:
+        if stop.asked:
+            return stop.asked
+        micro = [next(batches) for _ in range(config.accumulate)]
+        losses, norm, tokens = _gradients(run, [batch for batch, _ in micro])
+        run.position = micro[-1][1]
+        if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
+            batches = _skip(run, show, batches)
+            continue
+        share = run.rate()
+        run.optimizer.step(share)
+        run.advance()
+        tally.add(losses, norm, tokens)
+        show.step(run.step, tally.facts())
+        last = run.step == job.total
+        if run.step % config.log_every == 0 or last:
+            log.write(run.step, rate=share, skipped=run.skipped, **tally.take())
+        if (run.step % validate == 0 or last) and job.valid is not None and _validate(run, log, show):
+            return "early"
+        if run.step % save == 0 or last:
+            run.save()
+    return "done"
+
+
+def _gradients(run: Run, micro: list[Any]) -> tuple[dict[str, float], float, int]:
+    """Sum the gradients of the micro-batches, each part divided once by its targets in all of them."""
+    objective, sums = run.job.objective, dict[str, torch.Tensor]()
+    counts = _counts(objective, micro) if len(micro) > 1 else None  # one batch by itself counts as it goes
+    for batch in micro:
+        parts = _losses(run, batch)
+        for name, part in parts.items():
+            share = weighted({name: part}, objective.weights, counts).detach()
+            sums[name] = sums[name] + share if name in sums else share
+        weighted(parts, objective.weights, counts).backward()
+    norm = clip_gradients(run.job.model.parameters(), run.optim.clip)
+    values = torch.stack([*sums.values(), norm.to(run.device)]).tolist()  # the one wait for the device in a step
+    tokens = sum(layout.num_rows for batch in micro for layout in layouts(batch))
+    return dict(zip(sums, values, strict=False)), values[-1], tokens
+
+
+def _counts(objective: Any, micro: list[Any]) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for batch in micro:
+        for name, count in objective.counts(batch).items():
+            found[name] = found.get(name, torch.tensor(0)) + count
+    return found
+
+
+def _losses(run: Run, batch: Any) -> dict[str, LossOutput]:
+    moved = move(batch, run.device)
+    for layout in layouts(moved):
+        _ = layout.position_of  # worked out once, outside what is compiled
+    with run.autocast():
+        return run.job.objective(run.job.model, moved)
+
+
+def _skip(run: Run, show: Display, batches: Iterator[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
+    """Leave a step out; after several in a row go back to the last checkpoint with a lower rate, or give up."""
+    run.optimizer.forget()
+    run.skipped += 1
+    run.in_a_row += 1
+    if run.in_a_row < PATIENCE:
+        return batches
+    found = newest_checkpoint(run.root, show.say)
+    if found is None or run.roll_backs >= ROLL_BACKS:
+        raise QkvError(
+            f"the loss is not finite since step {run.step} and {run.roll_backs} roll-backs did not help: "
+            f"lower optim.lr (now {run.optim.lr:g}) or raise optim.warmup"
+        )
+    skipped, roll_backs, slower, position = run.skipped, run.roll_backs + 1, run.slower * SLOWER, run.position
+    run.restore(found)
+    # The same batches at a lower rate may fail again: go on with the data after them.
+    run.skipped, run.roll_backs, run.slower, run.position, run.in_a_row = skipped, roll_backs, slower, position, 0
+    show.say(f"the loss is not finite: back to step {run.step} with {slower:g} of the rate")
+    return run.job.batches(run.position)
+
+
+@torch.no_grad()
+def _validate(run: Run, log: RunLog, show: Display) -> bool:
+    """Measure the validation loss with the averaged weights; true if it is time to stop early."""
+    model = run.job.model.eval()
+    totals: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    with run.averaged():
+        for batch in run.job.valid() if run.job.valid else ():
+            for name, part in _losses(run, batch).items():
+                for key, value in {name: part.total, **{f"{name}.{k}": v for k, v in part.sums.items()}}.items():
+                    totals[key] = totals.get(key, 0.0) + float(value)
+                    counts[key] = counts.get(key, 0.0) + float(part.count)
+        means = {name: totals[name] / max(counts[name], 1) for name in totals}
+        weights = run.job.objective.weights
+        loss = sum(weights.get(name, 1.0) * value for name, value in means.items() if "." not in name)
+        better = math.isfinite(loss) and (run.best is None or loss < run.best)
+        if better:
+            run.best, run.worse = loss, 0
+            run.job.finish(model, run.job.folder / "best")
+        else:
+            run.worse += 1
+    model.train()
+    log.write(run.step, valid_loss=loss, **{f"valid_{name}": value for name, value in means.items()})
+    show.say(f"step {run.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
+    return bool(run.train.patience) and run.worse >= run.train.patience
+
+
+def _finish(run: Run) -> None:
+    """Put the weights that shall last into the model: averaged ones, or those of the best validation."""
+    if run.train.average_last:
+        last = [read_checkpoint(run.root / f"step-{step}") for step in steps(run.root)[-run.train.average_last :]]
+        run.job.model.load_state_dict(mean_of(found.parts["model"] for found in last))
+        run.job.finish(run.job.model.eval(), run.job.folder)
+        return
+    with run.averaged():
+        run.job.finish(run.job.model.eval(), run.job.folder)
+
+
+class Tally:
+    """Running means since the last line of the log."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, float] = {}
+        self.steps = self.tokens = 0
+        self.start = time.perf_counter()
+        self.loss = 0.0
+
+    def add(self, losses: dict[str, float], norm: float, tokens: int) -> None:
+        """Take in a step."""
+        self.steps += 1
+        self.tokens += tokens
+        self.loss = sum(losses.values())
+        for name, value in {"loss": self.loss, "gradient": norm, **losses}.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+
+    def facts(self) -> str:
+        """Say it for the bar."""
+        return f"loss {self.loss:.3f}  {self.tokens / (time.perf_counter() - self.start):,.0f} tok/s"
+
+    def take(self) -> dict[str, float]:
+        """Return the means and begin anew."""
+        means = {name: value / self.steps for name, value in self.sums.items()}
+        means["tokens_per_second"] = self.tokens / (time.perf_counter() - self.start)
+        self.__init__()  # type: ignore[misc]
+        return means

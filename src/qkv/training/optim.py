@@ -1,0 +1,118 @@
+"""Optimizers: AdamW for everything, or Muon for the matrices of the layers and AdamW for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from qkv.common.errors import QkvError, unknown
+from qkv.training.muon import Muon
+
+OPTIMIZERS = ("adamw", "muon")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """How weights move.
+
+    Attributes:
+        name: adamw (Loshchilov & Hutter 2019) or muon (Jordan et al. 2024) for the matrices of the layers.
+        lr: the peak rate.
+        weight_decay: of matrices and tables; norms and biases have none.
+        beta1: AdamW's.
+        beta2: AdamW's.
+        eps: AdamW's.
+        clip: the largest norm of the gradient, 0 for any.
+        schedule: inverse-sqrt, linear, cosine, stable or constant.
+        warmup: steps of rising rate; below 1, a share of all steps.
+    """
+
+    name: str = "adamw"
+    lr: float = 5e-4
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-9
+    clip: float = 1.0
+    schedule: str = "inverse-sqrt"
+    warmup: float = 0.06
+
+
+class Optimizer:
+    """One or two torch optimizers over a model's parameters, with their state under the parameters' names."""
+
+    def __init__(self, model: nn.Module, config: OptimConfig) -> None:
+        if config.name not in OPTIMIZERS:
+            raise unknown("optimizer", config.name, OPTIMIZERS)
+        self.names: dict[Tensor, str] = {
+            parameter: name for name, parameter in model.named_parameters() if parameter.requires_grad
+        }
+        matrices = [p for p, name in self.names.items() if config.name == "muon" and _is_layer_matrix(name, p)]
+        chosen = set(matrices)
+        rest = [p for p in self.names if p not in chosen]
+        self.inner: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(
+                [
+                    {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
+                    {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+                ],
+                lr=config.lr,
+                betas=(config.beta1, config.beta2),
+                eps=config.eps,
+                fused=True,
+            )
+        ]
+        if matrices:
+            self.inner.append(Muon(matrices, lr=config.lr, weight_decay=config.weight_decay))
+        self.peak = config.lr
+
+    def step(self, share: float) -> None:
+        """Move the weights at `share` of the peak rate, and forget the gradients."""
+        for optimizer in self.inner:
+            for group in optimizer.param_groups:
+                group["lr"] = self.peak * share
+            optimizer.step()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the gradients."""
+        for optimizer in self.inner:
+            optimizer.zero_grad(set_to_none=True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the state as "parameter/key" -> tensor."""
+        return {
+            f"{self.names[parameter]}/{key}": value
+            for optimizer in self.inner
+            for parameter, state in optimizer.state.items()
+            for key, value in state.items()
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the state back."""
+        known = {name: parameter for parameter, name in self.names.items()}
+        owner = {p: optimizer for optimizer in self.inner for group in optimizer.param_groups for p in group["params"]}
+        for place, value in tensors.items():
+            name, _, key = place.rpartition("/")
+            if name not in known:
+                raise QkvError(f"the checkpoint's optimizer knows {name}, which this model has not")
+            parameter = known[name]
+            # torch keeps the step counter of a fused AdamW beside its parameter
+            owner[parameter].state[parameter][key] = value.to(parameter.device)
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
+    """Scale the gradients to a norm of at most `limit` (0: leave them) and return their norm. Shape: []."""
+    held = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = nn.utils.get_total_norm([p.grad for p in held if p.grad is not None])
+    if limit > 0:
+        nn.utils.clip_grads_with_norm_(held, limit, norm)
+    return norm
+
+
+def _is_layer_matrix(name: str, parameter: Tensor) -> bool:
+    """Whether a parameter is a matrix inside a stack: tables and heads are AdamW's."""
+    return parameter.dim() == 2 and ".blocks." in name

@@ -1,0 +1,135 @@
+"""The state of a run: everything that decides its next step, and so everything that a checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
+from qkv.training.averaging import MovingAverage
+from qkv.training.config import TrainConfig
+from qkv.training.energy import Energy, Meter
+from qkv.training.optim import OptimConfig, Optimizer
+from qkv.training.precision import wants_bf16
+from qkv.training.schedule import rate
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the loop is given.
+
+    Attributes:
+        model: on its device.
+        objective: (model, batch) to losses; `weights` of its parts, `counts(batch)` the targets of each.
+        batches: from a data position to (batch, position after it), without end.
+        total: optimizer steps in all.
+        folder: the run's.
+        valid: the validation batches, from the first each time, or None.
+        finish: writes the model folder from the weights in the model.
+        say: prints a line for the user.
+    """
+
+    model: nn.Module
+    objective: Any
+    batches: Callable[[int], Iterator[tuple[Any, int]]]
+    total: int
+    folder: Path
+    valid: Callable[[], Iterable[Any]] | None
+    finish: Callable[[nn.Module, Path], None]
+    say: Callable[[str], None]
+
+
+class Run:
+    """The state of a run: all that a checkpoint must hold."""
+
+    def __init__(self, job: Job, train: TrainConfig, optim: OptimConfig) -> None:
+        self.job, self.train, self.optim = job, train, optim
+        self.device = next(job.model.parameters()).device
+        self.optimizer = Optimizer(job.model, optim)
+        self.average = MovingAverage(job.model, train.ema) if train.ema else None
+        self.step = self.position = self.skipped = self.in_a_row = self.roll_backs = self.worse = 0
+        self.best: float | None = None
+        self.slower = 1.0  # lowered by each roll-back
+        self.meter = Meter(self.device)
+        self.bf16 = wants_bf16(train.precision, self.device)
+
+    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower")
+
+    def checkpoint(self) -> Checkpoint:
+        """Take everything down."""
+        parts: dict[str, dict[str, Tensor]] = {
+            "model": dict(self.job.model.state_dict()),
+            "optimizer": self.optimizer.tensors(),
+            "random": {"cpu": torch.get_rng_state()},
+        }
+        if self.device.type == "cuda":
+            parts["random"]["cuda"] = torch.cuda.get_rng_state(self.device)
+        if self.average is not None:
+            parts["average"] = self.average.weights
+        energy = self.meter.read()
+        facts = {name: getattr(self, name) for name in self.FACTS}
+        facts["average_steps"] = self.average.steps if self.average else 0
+        facts["energy"] = {"seconds": energy.seconds, "joules": energy.joules}
+        return Checkpoint(self.step, parts, facts)
+
+    def restore(self, found: Checkpoint) -> None:
+        """Become what a checkpoint holds."""
+        self.job.model.load_state_dict(found.parts["model"])
+        self.optimizer = Optimizer(self.job.model, self.optim)
+        self.optimizer.restore(found.parts["optimizer"])
+        if self.average is not None:
+            for name, tensor in found.parts["average"].items():
+                self.average.weights[name].copy_(tensor)
+            self.average.steps = found.facts["average_steps"]
+        torch.set_rng_state(found.parts["random"]["cpu"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(found.parts["random"]["cuda"], self.device)
+        self.step = found.step
+        for name in self.FACTS:
+            setattr(self, name, found.facts[name])
+        self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
+
+    @property
+    def root(self) -> Path:
+        """Where the checkpoints are."""
+        return self.job.folder / "checkpoints"
+
+    def save(self) -> None:
+        """Write a checkpoint, then let the oldest go."""
+        write_checkpoint(self.root, self.checkpoint())
+        keep_checkpoints(self.root, max(self.train.keep, self.train.average_last))
+
+    def advance(self) -> None:
+        """Count a step that was taken."""
+        self.step += 1
+        self.in_a_row = 0
+        if self.average is not None:
+            self.average.update(self.job.model)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Have the moving average in the model for a while."""
+        if self.average is None:
+            yield
+            return
+        kept = {name: parameter.detach().clone() for name, parameter in self.job.model.named_parameters()}
+        self.job.model.load_state_dict(self.average.weights, strict=False)
+        try:
+            yield
+        finally:
+            self.job.model.load_state_dict(kept, strict=False)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Compute in bf16 where the run does, with the weights in fp32."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+
+    def rate(self) -> float:
+        """Return the share of the peak rate for the step at hand."""
+        warmup = self.optim.warmup * self.job.total if self.optim.warmup < 1 else self.optim.warmup
+        return self.slower * rate(self.optim.schedule, self.step + 1, warmup=int(warmup), total=self.job.total)

@@ -1,0 +1,34 @@
+"""Stopping when asked: the first signal lets the run save, a second interrupt stops at once."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether someone asked the run to stop; handlers are in place within the `with` block."""
+
+    def __init__(self) -> None:
+        self.asked: str | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        for number in SIGNALS:
+            try:
+                self._before[number] = signal.signal(number, self._hear)
+            except ValueError:  # not the main thread: signals are somebody else's
+                break
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = signal.Signals(number).name

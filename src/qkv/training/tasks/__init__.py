@@ -1,0 +1,1 @@
+"""Tasks: how examples become batches, and what is learned from them. One short file for each kind."""

@@ -1,0 +1,75 @@
+"""Reading: where in the context the answer stands. Long contexts are read through windows that overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from qkv.common.batch import Spans
+from qkv.common.config import from_dict
+from qkv.data.examples import Answer
+from qkv.data.questions import questions
+from qkv.data.store import Store
+from qkv.objectives.span import AnswerSpan
+from qkv.tokenizers.windows import Window
+from qkv.training.config import DataConfig
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered
+
+STRIDE = 128  # tokens that two windows share, or a quarter of the window where that is less
+
+
+class AnswerTask(Task):
+    """A window that does not hold the whole answer points at its first token."""
+
+    heads = ("span",)
+
+    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
+        """Yield questions and contexts."""
+        del data
+        for example in questions(list(paths)):
+            yield example.question
+            yield example.context
+
+    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+        """Tokenise each question with each window of its context."""
+        limit = min(context.data.max_length, context.config.max_length)
+        stride = min(STRIDE, limit // 4)
+        for chunk in chunks(questions(list(paths), **context.reading), 200):
+            asked, contexts = [example.question for example in chunk], [example.context for example in chunk]
+            for example, found in zip(
+                chunk, context.text.encode_spans(asked, contexts, max_length=limit, stride=stride), strict=True
+            ):
+                for window in found:
+                    start, end = place(window, example.answers[0]) if example.answers else (0, 0)
+                    yield {"ids": window.ids, "segments": window.segments, "start": start, "end": end}
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Gather windows and answers."""
+        del context
+
+        def make(rows: Array, rng: np.random.Generator) -> Spans:
+            del rng
+            ends = (torch.from_numpy(store.gather(name, rows)[0].astype(np.int64)) for name in ("start", "end"))
+            return Spans(gathered(store, rows), *ends)
+
+        return make
+
+    def objective(self, settings: Mapping[str, Any]) -> AnswerSpan:
+        """Cross-entropy of both ends."""
+        return from_dict(AnswerSpan, settings)
+
+
+def place(window: Window, answer: Answer) -> tuple[int, int]:
+    """Find the first and last token of an answer in a window, or (0, 0) where it is not whole in it."""
+    first, last = answer.start, answer.start + len(answer.text)
+    inside = [
+        i
+        for i, ((start, end), side) in enumerate(zip(window.spans, window.sides, strict=True))
+        if side == 1 and start < last and end > first
+    ]
+    if not inside or window.spans[inside[0]][0] > first or window.spans[inside[-1]][1] < last:
+        return 0, 0
+    return inside[0], inside[-1]

@@ -1,0 +1,125 @@
+"""Labels and numbers for texts and for pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from qkv.common.batch import Labelled
+from qkv.common.config import from_dict
+from qkv.common.errors import QkvError
+from qkv.data.examples import Classified, Rated
+from qkv.data.labelled import classified, rated, sort_labels
+from qkv.data.store import Store
+from qkv.objectives.classify import Classify, ClassifyAny, Regress
+from qkv.training.config import DataConfig
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered
+
+
+def columns(data: DataConfig) -> dict[str, Any]:
+    """The columns and the format a recipe names; those it does not name are recognised."""
+    named = {"text": data.text, "second": data.second, "label": data.label, "format": data.format}
+    return {key: value or None for key, value in named.items()}
+
+
+def encoded(examples: Sequence[Classified | Rated], context: Context) -> Iterator[dict[str, Any]]:
+    """Tokenise texts, or pairs of them, cut to the longest length; segments are kept where the model has them."""
+    seconds = [example.second for example in examples]
+    second = None if any(text is None for text in seconds) else [text or "" for text in seconds]
+    limit = min(context.data.max_length, context.config.max_length)
+    found = context.text.encode([example.text for example in examples], second, max_length=limit)
+    for ids, segments in zip(found.ids, found.segments, strict=True):
+        yield {"ids": ids, "segments": segments} if getattr(context.config, "num_segments", 0) > 1 else {"ids": ids}
+
+
+class ClassifyTask(Task):
+    """One class for each example, or any number of them where the recipe names a separator."""
+
+    heads = ("pool", "classify")
+
+    def examples(self, paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[Classified]:
+        """Read texts and classes."""
+        return classified(list(paths), labels_separator=data.separator or None, **columns(data), **reading)
+
+    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
+        """Yield the texts."""
+        for example in self.examples(paths, data):
+            yield example.text
+            if example.second:
+                yield example.second
+
+    def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
+        """Find every class of the training examples."""
+        reading = {"bad": "skip"} if data.skip_bad else {}
+        found = {label for example in self.examples(paths, data, **reading) for label in example.labels}
+        if len(found) < 2:
+            raise QkvError(f"{', '.join(paths)}: at least two classes are needed, found {', '.join(found) or 'none'}")
+        return tuple(sort_labels(found))
+
+    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+        """Tokenise and number the classes; a class that training never saw is an error that names its place."""
+        number = {label: i for i, label in enumerate(context.labels)}
+        for chunk in chunks(self.examples(paths, context.data, **context.reading)):
+            for example, row in zip(chunk, encoded(chunk, context), strict=True):
+                for label in example.labels:
+                    if label not in number:
+                        known = ", ".join(context.labels)
+                        raise QkvError(f"{example.where}: the label {label!r} is not among those of training ({known})")
+                several = [int(label in example.labels) for label in context.labels]
+                yield row | {"label": several if context.data.separator else number[example.labels[0]]}
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Gather texts and classes."""
+        several = bool(context.data.separator)
+
+        def make(rows: Array, rng: np.random.Generator) -> Labelled:
+            del rng
+            labels = torch.from_numpy(store.gather("label", rows)[0].astype(np.int64))
+            return Labelled(gathered(store, rows), labels.view(len(rows), -1) if several else labels)
+
+        return make
+
+    def objective(self, settings: Mapping[str, Any]) -> Classify | ClassifyAny:
+        """Cross-entropy of the class, or of each class by itself."""
+        rest = {key: value for key, value in settings.items() if key != "several"}
+        return from_dict(ClassifyAny, rest) if settings.get("several") else from_dict(Classify, rest)
+
+
+class RegressTask(Task):
+    """A number for each example."""
+
+    heads = ("pool", "regress")
+
+    def examples(self, paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[Rated]:
+        """Read texts and numbers."""
+        return rated(list(paths), **columns(data), **reading)
+
+    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
+        """Yield the texts."""
+        for example in self.examples(paths, data):
+            yield example.text
+            if example.second:
+                yield example.second
+
+    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+        """Tokenise and keep the numbers."""
+        for chunk in chunks(self.examples(paths, context.data, **context.reading)):
+            for example, row in zip(chunk, encoded(chunk, context), strict=True):
+                yield row | {"score": float(example.score)}
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Gather texts and numbers."""
+        del context
+
+        def make(rows: Array, rng: np.random.Generator) -> Labelled:
+            del rng
+            return Labelled(gathered(store, rows), torch.from_numpy(store.gather("score", rows)[0].astype(np.float32)))
+
+        return make
+
+    def objective(self, settings: Mapping[str, Any]) -> Regress:
+        """Squared error."""
+        return from_dict(Regress, settings)

@@ -1,0 +1,140 @@
+import pytest
+import torch
+
+from qkv.common.batch import Tokens
+from qkv.common.errors import UsageError
+from qkv.insight.capture import capture
+from qkv.models import catalogue
+from qkv.nn import kernels
+from qkv.nn.attention import Tap
+from qkv.nn.cache import KeyValueCache
+from tests.contracts.entries import LENGTHS, batch_for, make, shrink
+
+NAMES = ["transformer-base", "t5-small", "gpt2", "bert-base", "vit-b16"]
+
+
+def model_of(name, **changes):
+    config = shrink(catalogue.preset(name), **changes)
+    return config, make(config).eval()
+
+
+def count_hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("name", NAMES)
+def test_capturing_changes_nothing_and_finds_every_attention(name, kernel):
+    config, model = model_of(name)
+    kernels.use(model, kernel)
+    batch = batch_for(config)
+    plain = model(batch).states
+    with capture(model) as found:
+        watched = model(batch).states
+    assert torch.equal(plain, watched)
+    taps = {path.removesuffix(".tap") for path, module in model.named_modules() if isinstance(module, Tap)}
+    assert set(found.weights()) == taps
+    for weights in found.weights().values():
+        for one in weights:
+            assert not one.requires_grad
+            torch.testing.assert_close(one.sum(-1), torch.ones(one.shape[:-1]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_reproduce_the_output_of_each_attention(name):
+    config, model = model_of(name)
+    said = {}
+    for path, module in model.named_modules():
+        if isinstance(getattr(module, "tap", None), Tap):
+            module.register_forward_hook(lambda _module, _args, out, path=path: said.update({path: out}))
+    with capture(model) as found:
+        model(batch_for(config))
+    for (path, _), (call,) in found.calls.items():
+        attention = model.get_submodule(path)
+        rows = []
+        for weights, v_SKH in zip(found.weights()[path], call.keys.split(call.v), strict=True):
+            v_NSH = v_SKH.transpose(0, 1).repeat_interleave(weights.shape[0] // v_SKH.shape[1], 0)
+            rows.append((weights @ v_NSH).transpose(0, 1).flatten(1))
+        torch.testing.assert_close(attention.out(torch.cat(rows)), said[path], atol=1e-5, rtol=1e-4)
+
+
+def test_shapes_of_encoder_decoder_and_cross_attention():
+    config, model = model_of("transformer-base")
+    with capture(model) as found:
+        model(batch_for(config))
+    weights, heads = found.weights(), config.num_heads
+    source, target = LENGTHS, LENGTHS[::-1]
+    shapes = {name: [tuple(one.shape) for one in weights[f"{name}.part"]] for name in (
+        "encoder.blocks.0.attention", "decoder.blocks.1.attention", "decoder.blocks.1.cross"
+    )}  # fmt: skip
+    assert shapes["encoder.blocks.0.attention"] == [(heads, s, s) for s in source]
+    assert shapes["decoder.blocks.1.attention"] == [(heads, t, t) for t in target]
+    assert shapes["decoder.blocks.1.cross"] == [(heads, t, s) for s, t in zip(source, target, strict=True)]
+    causal = weights["decoder.blocks.0.attention.part"][0]
+    assert torch.equal(causal, causal.tril())
+
+
+def test_layers_that_share_weights_are_told_apart():
+    config, model = model_of("albert-base")
+    with capture(model) as found:
+        model(batch_for(config))
+    weights = found.weights()
+    assert list(weights) == [f"stack.blocks.0.attention.part@{layer}" for layer in range(config.num_layers)]
+    first, second = list(weights.values())[:2]
+    assert not torch.equal(first[0], second[0])
+
+
+def test_positions_that_ask_group_by_group_give_one_matrix():
+    _, model = model_of("gpt2", position={"name": "rotary-dynamic", "scale": 2.0}, max_length=4)
+    tokens = Tokens.of([[1, 2, 3, 4, 5, 6, 7], [8, 9], [3, 1, 4, 1, 5]])
+    with capture(model) as found:
+        model(tokens)
+    assert max(map(len, found.calls.values())) > 1
+    for weights in found.weights().values():
+        assert [tuple(one.shape[1:]) for one in weights] == [(7, 7), (2, 2), (5, 5)]
+        for one in weights:
+            assert torch.equal(one, one.tril())
+            torch.testing.assert_close(one.sum(-1), torch.ones(one.shape[:-1]))
+
+
+def test_a_cached_step_is_kept_as_it_was():
+    _, model = model_of("gpt2")
+    cache = KeyValueCache(1, capacity=8)
+    with torch.no_grad():
+        model(Tokens.of([[1, 2, 3]]), cache=cache)
+        with capture(model) as found:
+            model(Tokens.of([[4]]), cache=cache)
+        before = found.weights()
+        model(Tokens.of([[5]]), cache=cache)
+        with capture(model) as whole:
+            model(Tokens.of([[1, 2, 3, 4]]))
+    for name, weights in found.weights().items():
+        assert weights[0].shape[1:] == (1, 4)
+        assert torch.equal(weights[0], before[name][0])
+        torch.testing.assert_close(weights[0][:, 0], whole.weights()[name][0][:, -1])
+
+
+def test_the_last_pass_is_kept_and_training_goes_on():
+    config, model = model_of("bert-base")
+    with capture(model) as found:
+        model(batch_for(config))
+        model(batch_for(config, rows=[0])).states.sum().backward()
+    assert all(len(weights) == 1 for weights in found.weights().values())
+    assert all(not call.q.requires_grad for calls in found.calls.values() for call in calls)
+
+
+def test_hooks_are_gone_afterwards_even_on_errors():
+    config, model = model_of("bert-base")
+    before = count_hooks(model)
+    with capture(model):
+        assert count_hooks(model) > before
+        model(batch_for(config))
+    assert count_hooks(model) == before
+    with pytest.raises(ZeroDivisionError), capture(model):
+        raise ZeroDivisionError
+    assert count_hooks(model) == before
+
+
+def test_a_model_without_attention_is_refused():
+    with pytest.raises(UsageError, match="Linear has no attention"), capture(torch.nn.Linear(2, 2)):
+        pass

@@ -1,0 +1,155 @@
+"""Every shipped recipe in its debug size, from files made here to a model folder that answers."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import qkv
+from qkv.common.errors import UsageError
+from qkv.data.phrasebook import phrasebook
+from qkv.recipes.evaluate import evaluate
+from qkv.recipes.run import run_recipe
+from qkv.recipes.schema import read_recipe, shipped
+from qkv.training.config import DataConfig
+
+PAIRS = list(phrasebook(300, 5))
+
+
+def write(folder: Path) -> dict[str, list[str]]:
+    """Small data of every kind."""
+    draw = random.Random(0)
+    lines = {"en": [a for a, _ in PAIRS], "fr": [b for _, b in PAIRS]}
+    for name, texts in lines.items():
+        (folder / f"text.{name}").write_text("\n".join(texts) + "\n")
+    label = ["has" if " the " in a else "not" for a, _ in PAIRS]
+    rows = [f"{a}\t{b}\t{c}\t{len(a) / 10}" for (a, b), c in zip(PAIRS, label, strict=True)]
+    (folder / "table.tsv").write_text("\n".join(["text\tother\tlabel\tscore", *rows]) + "\n")
+    tags = [[(w, "B-CAP" if w[0].isupper() else "O") for w in a.split()] for a, _ in PAIRS]
+    (folder / "tags.conll").write_text("\n\n".join("\n".join(f"{w} {t}" for w, t in s) for s in tags) + "\n")
+    asked = [
+        {
+            "id": str(i),
+            "question": "Which word?",
+            "answers": [{"text": a.split()[-1], "answer_start": a.rindex(a.split()[-1])}],
+        }
+        for i, (a, _) in enumerate(PAIRS[:40])
+    ]
+    paragraphs = [{"context": a, "qas": [q]} for (a, _), q in zip(PAIRS, asked, strict=False)]
+    (folder / "squad.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    images = np.array([[draw.randrange(256) for _ in range(784)] for _ in range(40)], dtype=np.uint8).reshape(
+        40, 28, 28
+    )
+    np.savez(folder / "images.npz", images=images, labels=np.arange(40) % 3)
+    table, text = [str(folder / "table.tsv")], [str(folder / "text.en")]
+    return {
+        "phrasebook": ["phrasebook:train:300"],
+        "translate": [str(folder / "text.en"), str(folder / "text.fr")],
+        "rnn-translate": [str(folder / "text.en"), str(folder / "text.fr")],
+        "sentence-embeddings": [str(folder / "text.en"), str(folder / "text.fr")],
+        "classify": table, "pairs": table, "regress": table,
+        "tag": [str(folder / "tags.conll")],
+        "answer": [str(folder / "squad.json")],
+        "image": [str(folder / "images.npz")],
+        **dict.fromkeys(("pretrain-bert", "pretrain-gpt", "pretrain-t5", "adapt"), text),
+    }  # fmt: skip
+
+
+EXTRA = {
+    "image": ["data.held_out=0.3"],
+    "pairs": ["data.second=other", "data.text=text", "data.label=label"],
+    "regress": ["data.label=score", "data.text=text"],
+}
+NEEDS_INIT = {"classify", "pairs", "regress", "tag", "answer", "sentence-embeddings", "adapt"}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    return write(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]) -> str:
+    """A tiny BERT with its tokenizer, as other recipes start from."""
+    out = tmp_path_factory.mktemp("start") / "bert"
+    train("pretrain-bert", out, files)
+    return str(out)
+
+
+def train(name: str, out: Path, files: dict[str, list[str]], *changes: str, resume: bool = False) -> Any:
+    asked = [f"out={out}", f"data.train={json.dumps(files[name])}", "train.workers=1", *EXTRA.get(name, []), *changes]
+    return run_recipe(read_recipe(name, asked, debug=True), resume=resume, device="cpu", say=lambda line: None)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_recipe_runs_from_files_to_a_folder(
+    name: str, tmp_path: Path, files: dict[str, list[str]], start: str
+) -> None:
+    changes = [f"model.init={start}"] if name in NEEDS_INIT else []
+    outcome = train(name, tmp_path / "run", files, *changes)
+    assert outcome.reason == "done"
+    assert outcome.best is not None
+    made = {path.name for path in (tmp_path / "run").iterdir()}
+    assert made >= {
+        "recipe.toml",
+        "metrics.jsonl",
+        "energy.json",
+        "config.json",
+        "model.safetensors",
+        "best",
+        "checkpoints",
+    }
+    model = qkv.load(tmp_path / "run", device="cpu")
+    if name in ("phrasebook", "translate", "rnn-translate"):
+        assert len(model.translate(["The dog sleeps.", "", "A cat."])) == 3
+        scores = evaluate(model, files["translate"])
+        assert {score.name for score in scores} >= {"BLEU", "chrF2"}
+    if name == "classify":
+        assert model.labels == ("has", "not")
+        accuracy = evaluate(model, files["classify"], DataConfig(text="text", label="label"))[0]
+        assert accuracy.low <= accuracy.value <= accuracy.high
+    if name == "regress":
+        assert evaluate(model, files["regress"], DataConfig(text="text", label="score"))[0].name
+    if name == "tag":
+        assert evaluate(model, files["tag"])[0].count == len(PAIRS)
+    if name == "pretrain-gpt":
+        assert evaluate(model, files["pretrain-gpt"])[0].value > 1
+
+
+def test_resuming_a_recipe_is_bit_for_bit(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    changes = ["train.steps=8", "train.save_every=2", "train.keep=100", "model.set.dropout=0.3"]
+    train("translate", tmp_path / "whole", files, *changes)
+    train("translate", tmp_path / "cut", files, *changes)
+    import shutil
+
+    for step in (6, 8):
+        shutil.rmtree(tmp_path / "cut" / "checkpoints" / f"step-{step}")
+    train("translate", tmp_path / "cut", files, *changes, resume=True)
+    a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_one_worker_equals_four(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    for workers in (1, 4):
+        train("pretrain-bert", tmp_path / str(workers), files, f"train.workers={workers}")
+    a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("1", "4"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    train("translate", tmp_path / "run", files)
+    with pytest.raises(UsageError, match="holds a run already: go on with --resume"):
+        train("translate", tmp_path / "run", files)
+    with pytest.raises(UsageError, match=r"is another recipe \(it has 'lr = 0.001', now 'lr = 0.1'\)"):
+        train("translate", tmp_path / "run", files, "optim.lr=0.1", resume=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "precious").write_text("x")
+    with pytest.raises(UsageError, match="is not empty and holds no run"):
+        train("translate", tmp_path / "other", files)
+    assert (tmp_path / "other" / "precious").read_text() == "x"
