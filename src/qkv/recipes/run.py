@@ -63,7 +63,7 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     model = prepared.model.to(where).train()
     if recipe.train.compile == "yes" or (recipe.train.compile == "auto" and where.type == "cuda"):
         model.compile()
-    job = _job(recipe, prepared, model, say)
+    job = job_of(recipe, prepared, model, say)
     say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
     outcome = train(job, recipe.train, recipe.optim, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
@@ -200,7 +200,8 @@ def _stores(recipe: Recipe, task: Task, context: Context, folder: Path) -> tuple
     return store("train", data.train, lambda row: not out(row)), store("valid", data.train, out)
 
 
-def _job(recipe: Recipe, prepared: Prepared, model: Headed, say: Say) -> Job:
+def job_of(recipe: Recipe, prepared: Prepared, model: Headed, say: Say) -> Job:
+    """Make what the loop is given."""
     task, context, config = prepared.task, prepared.context, recipe.train
 
     def loader(store: Store, shuffle: bool) -> Loader[Any]:

@@ -73,16 +73,12 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     while run.step < job.total:
         if stop.asked:
             return stop.asked
-        micro = [next(batches) for _ in range(config.accumulate)]
-        losses, norm, tokens = _gradients(run, [batch for batch, _ in micro])
-        run.position = micro[-1][1]
-        if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
+        share = run.rate()
+        done = one_step(run, batches)
+        if done is None:
             batches = _skip(run, show, batches)
             continue
-        share = run.rate()
-        run.optimizer.step(share)
-        run.advance()
-        tally.add(losses, norm, tokens)
+        tally.add(*done)
         show.step(run.step, tally.facts())
         last = run.step == job.total
         if run.step % config.log_every == 0 or last:
@@ -92,6 +88,18 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
         if run.step % save == 0 or last:
             run.save()
     return "done"
+
+
+def one_step(run: Run, batches: Iterator[tuple[Any, int]]) -> tuple[dict[str, float], float, int] | None:
+    """Take one optimizer step; returns losses, gradient norm and tokens, or None where they are not finite."""
+    micro = [next(batches) for _ in range(run.train.accumulate)]
+    losses, norm, tokens = _gradients(run, [batch for batch, _ in micro])
+    run.position = micro[-1][1]
+    if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
+        return None
+    run.optimizer.step(run.rate())
+    run.advance()
+    return losses, norm, tokens
 
 
 def _gradients(run: Run, micro: list[Any]) -> tuple[dict[str, float], float, int]:

@@ -1,0 +1,87 @@
+"""Is training limited by the loader? The same steps with batches from the loader and with one batch again and again.
+
+    python benchmarks/loader_limit.py                                   # one GPU: BERT-base, 32,768 tokens a step
+    python benchmarks/loader_limit.py --preset bert-mini --tokens 2048  # two CPU cores
+
+Text is drawn from the built-in phrasebook, packed and masked anew for every batch, as `qkv train pretrain-bert` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.data.phrasebook import phrasebook
+from qkv.recipes.run import job_of, prepare
+from qkv.recipes.schema import read_recipe
+from qkv.training.loop import one_step
+from qkv.training.run import Run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default="bert-base")
+    parser.add_argument("--tokens", type=int, default=32_768)
+    parser.add_argument("--sentences", type=int, default=100_000)
+    parser.add_argument("--steps", type=int, default=20, help="steps of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    folder = Path(tempfile.mkdtemp())
+    text = folder / "text.txt"
+    text.write_text("\n".join(english for english, _ in phrasebook(args.sentences, 1)) + "\n")
+    recipe = read_recipe(
+        "pretrain-bert",
+        [
+            f"out={folder / 'run'}", f"data.train=[{text}]", f"model.preset={args.preset}", "optim.name=adamw",
+            f"train.tokens={args.tokens}", f"train.workers={args.workers}", "tokenizer.vocab_size=4000",
+        ],
+    )  # fmt: skip
+    prepared = prepare(recipe, folder / "run", print)
+    model = prepared.model.to(device).train()
+    if device.type == "cuda":
+        model.compile()
+    job = job_of(recipe, prepared, model, print)
+    run = Run(job, recipe.train, recipe.optim)
+    loaded = job.batches(0)
+    fixed = itertools.repeat(next(loaded))
+    times: dict[str, list[float]] = {"loader": [], "one batch": []}
+
+    def measure(batches: Iterator[tuple[Any, int]]) -> float:
+        start = time.perf_counter()
+        for _ in range(args.steps):
+            one_step(run, batches)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    for side in (loaded, fixed):  # warm-up, and compilation
+        measure(side)
+    for _ in range(args.rounds):
+        for name, side in (("loader", loaded), ("one batch", fixed)):
+            times[name].append(measure(side))
+    tokens = args.tokens // 128 * 128 * args.steps
+    rates = {name: tokens / statistics.median(found) for name, found in times.items()}
+    for name, rate in rates.items():
+        print(f"{name:<10} {rate:>12,.0f} tok/s")
+    share = rates["loader"] / rates["one batch"]
+    print(f"with the loader the loop runs at {share:.1%} of its speed without one")
+    facts = {"torch": torch.__version__, "device": str(device), "arguments": {k: str(v) for k, v in vars(args).items()}}
+    if args.out:
+        args.out.write_text(json.dumps(facts | {"tokens_per_second": rates}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

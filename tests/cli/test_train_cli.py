@@ -1,0 +1,76 @@
+"""`qkv train`, `qkv evaluate` and `qkv translate`, once right and once wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from qkv.cli.main import app
+from qkv.common.errors import QkvError, UsageError
+
+runner = CliRunner()
+
+
+def run(*arguments: str) -> str:
+    found = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cli") / "run"
+    said = run("train", "phrasebook", "--debug", "--json", "--set", f"out={out}", "train.workers=1")
+    assert json.loads(said)["ended"] == "done"
+    return out
+
+
+def test_train_then_translate_then_evaluate(trained: Path) -> None:
+    lines = run("translate", str(trained), "The cat sleeps.", "", "A dog.").split("\n")
+    assert len(lines) == 4  # three lines and the end
+    assert lines[1] == ""
+    row = json.loads(run("translate", str(trained), "The cat sleeps.", "--json"))
+    assert row.keys() == {"text", "translation"}
+    assert "nrefs:1" in run("evaluate", str(trained), "phrasebook:test")
+    assert json.loads(run("evaluate", str(trained), "phrasebook:test", "--json"))["BLEU"]["count"] == 1000
+
+
+def test_resume_of_a_run_that_is_done(trained: Path) -> None:
+    again = ("--set", f"out={trained}", "train.workers=1")
+    assert json.loads(run("train", "phrasebook", "--debug", "--json", "--resume", *again))["steps"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "phrasebok"), "did you mean 'phrasebook'"),
+        (("train", "phrasebook", "--set", "train.stps=1"), "did you mean 'train.steps'"),
+        (("train", "translate"), "data.train names no file"),
+        (("train", "translate", "--set", "data.train=[no.en,no.de]"), "there is no file no.en"),
+        (("train", "classify", "--set", "data.train=[x.csv]"), "either model.preset or model.init"),
+        (("train", "phrasebook", "nonsense"), "--set takes key=value, got 'nonsense'"),
+        (("evaluate", "nowhere", "x"), "nowhere is not a folder"),
+        (("translate", "nowhere", "x"), "nowhere is not a folder"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_of_other_lengths(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
+    (tmp_path / "a.de").write_text("eins\nzwei\n")
+    files = f"data.train=[{tmp_path / 'a.en'},{tmp_path / 'a.de'}]"
+    with pytest.raises(QkvError, match=r"3.*2|2.*3"):
+        runner.invoke(app, ["train", "translate", "--set", files, f"out={tmp_path / 'run'}"], catch_exceptions=False)
+
+
+def test_a_model_that_is_not_a_translator(bert_folder: Path) -> None:
+    with pytest.raises(UsageError, match="this bert is not a translator"):
+        runner.invoke(app, ["translate", str(bert_folder), "x"], catch_exceptions=False)
