@@ -24,7 +24,10 @@ def decode(module: Any, ids: list[list[int]], limits: list[int] | None = None) -
 
 @pytest.mark.parametrize(
     "case",
-    [Case(hf.MarianMTModel, hf.MarianConfig, MARIAN), Case(hf.T5ForConditionalGeneration, hf.T5Config, T5 | {"num_decoder_layers": 2})],
+    [
+        Case(hf.MarianMTModel, hf.MarianConfig, MARIAN),
+        Case(hf.T5ForConditionalGeneration, hf.T5Config, T5 | {"num_decoder_layers": 2}),
+    ],
     ids=lambda case: case.name,
 )
 def test_greedy_says_what_transformers_says(case: Case, tmp_path: Any) -> None:

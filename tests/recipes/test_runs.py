@@ -57,7 +57,7 @@ def write(folder: Path) -> dict[str, list[str]]:
         "tag": [str(folder / "tags.conll")],
         "answer": [str(folder / "squad.json")],
         "image": [str(folder / "images.npz")],
-        **dict.fromkeys(("pretrain-bert", "pretrain-gpt", "pretrain-t5", "adapt"), text),
+        **dict.fromkeys(("adapt", "word2vec", "pretrain-bert", "pretrain-electra", "pretrain-gpt", "pretrain-t5"), text)
     }  # fmt: skip
 
 
@@ -118,6 +118,11 @@ def test_a_recipe_runs_from_files_to_a_folder(
         assert evaluate(model, files["regress"], DataConfig(text="text", label="score"))[0].name
     if name == "tag":
         assert evaluate(model, files["tag"])[0].count == len(PAIRS)
+    if name == "answer":
+        assert [score.count for score in evaluate(model, files["answer"])] == [40, 40]
+    if name == "pretrain-electra":
+        assert qkv.load(tmp_path / "run" / "generator", device="cpu").config.heads == ("mlm",)
+        assert model.config.heads == ("replaced",)
     if name == "pretrain-gpt":
         assert evaluate(model, files["pretrain-gpt"])[0].value > 1
 

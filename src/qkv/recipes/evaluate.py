@@ -8,7 +8,11 @@ from typing import Any
 import torch
 
 from qkv.common.errors import UsageError
+from qkv.data.examples import Question
+from qkv.data.questions import questions
 from qkv.data.tagged import tagged
+from qkv.decoding.spans import best_span
+from qkv.evaluation.answers import AnswerF1, ExactMatch
 from qkv.evaluation.classification import F1, Accuracy, Matthews
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.entities import EntityF1
@@ -38,7 +42,13 @@ def evaluator_of(model: Model) -> Evaluator:
     heads = set(getattr(model.config, "heads", ()))
     if getattr(model.module, "decoder", None) is not None and "lm" in heads:
         return _translation
-    table: dict[str, Evaluator] = {"classify": _classes, "regress": _numbers, "tag": _tags, "lm": _language}
+    table: dict[str, Evaluator] = {
+        "classify": _classes,
+        "regress": _numbers,
+        "tag": _tags,
+        "span": _answers,
+        "lm": _language,
+    }
     for head, evaluator in table.items():
         if head in heads:
             return evaluator
@@ -99,6 +109,39 @@ def _tags(model: Model, paths: Sequence[str], data: DataConfig, progress: Callab
                 metric.add(tags, example.tags)
         progress(len(chunk))
     return [metric.result() for metric in metrics]
+
+
+def _answers(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    """Score the best span over all windows of each context."""
+    metrics: list[Any] = [ExactMatch(), AnswerF1()]
+    limit = min(data.max_length if data.max_length != DataConfig().max_length else 384, model.config.max_length)
+    for chunk in chunks(questions(list(paths)), 64):
+        for example, said in zip(chunk, answers(model, chunk, limit), strict=True):
+            for metric in metrics:
+                metric.add(said, [answer.text for answer in example.answers])
+        progress(len(chunk))
+    return [metric.result() for metric in metrics]
+
+
+def answers(model: Model, asked: Sequence[Question], limit: int) -> list[str]:
+    """Answer questions from their contexts, in the contexts' own characters."""
+    if model.tokenizer is None:
+        raise UsageError("answers are read from text, and this model has no tokenizer")
+    texts, contexts = [q.question for q in asked], [q.context for q in asked]
+    found = model.tokenizer.encode_spans(texts, contexts, max_length=limit, stride=min(128, limit // 4))
+    owners = [number for number, windows in enumerate(found) for _ in windows]
+    flat = [window for windows in found for window in windows]
+    best: dict[int, tuple[float, str]] = {}
+    scored = model.logits([window.ids for window in flat], segments=[window.segments for window in flat], head="span")
+    for number, window, scores in zip(owners, flat, scored, strict=True):
+        allowed = torch.tensor([side == 1 for side in window.sides], device=scores.device)
+        span = best_span(scores, allowed)
+        if span is None:
+            continue
+        text = contexts[number][window.spans[span.first][0] : window.spans[span.last][1]]
+        if number not in best or span.score > best[number][0]:
+            best[number] = (span.score, text)
+    return [best[number][1] if number in best else "" for number in range(len(asked))]
 
 
 def _language(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:

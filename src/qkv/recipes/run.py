@@ -29,7 +29,6 @@ from qkv.data.order import Sampler
 from qkv.data.split import held_out
 from qkv.data.store import Store
 from qkv.models import catalogue
-from qkv.models.skeleton import Headed
 from qkv.recipes.schema import Recipe
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.training import train_tokenizer
@@ -47,7 +46,7 @@ class Prepared:
 
     task: Task
     context: Context
-    model: Headed
+    model: nn.Module
     folder: Path
     train: Store
     valid: Store
@@ -148,7 +147,7 @@ def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokeni
 
 def _model(
     recipe: Recipe, task: Task, tokenizer: TextTokenizer | None, labels: tuple[str, ...], start: Folder | None
-) -> tuple[Any, Headed]:
+) -> tuple[Any, nn.Module]:
     """Build the model, from first weights or from a folder; heads the folder has not begin anew."""
     base = start.config if start else catalogue.preset(recipe.model.preset)
     wanted: dict[str, Any] = {"heads": list(task.heads)} if task.heads else {}
@@ -160,7 +159,7 @@ def _model(
         wanted |= {key: tokenizer.specials[role] for key, role in roles.items() if role in tokenizer.specials}
     names = {field.name for field in fields(base)}
     config = override(base, {key: value for key, value in wanted.items() if key in names} | recipe.model.set)
-    model = catalogue.build(config)
+    model = task.build(config, _settings(recipe))
     if start is not None:
         mine, theirs = model.state_dict(), start.model.state_dict()
         shared = {name for name in mine if name in theirs and theirs[name].shape == mine[name].shape}
@@ -200,7 +199,7 @@ def _stores(recipe: Recipe, task: Task, context: Context, folder: Path) -> tuple
     return store("train", data.train, lambda row: not out(row)), store("valid", data.train, out)
 
 
-def job_of(recipe: Recipe, prepared: Prepared, model: Headed, say: Say) -> Job:
+def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Job:
     """Make what the loop is given."""
     task, context, config = prepared.task, prepared.context, recipe.train
 
@@ -215,13 +214,13 @@ def job_of(recipe: Recipe, prepared: Prepared, model: Headed, say: Say) -> Job:
         return (batch for batch, _ in validation.iterate())
 
     def finish(module: nn.Module, where: Path) -> None:
-        del module
-        found = Folder(context.config, model, context.tokenizer, context.labels)
-        if where != prepared.folder:
-            write_folder(found, where)
-            return
-        for name, data in folder_files(found).items():  # the run's own folder keeps its other files
-            disk.replace_file(where / name, data)
+        for name, (numbers, part) in task.saved(module, context.config, context.settings).items():
+            found = Folder(numbers, part, context.tokenizer, context.labels)
+            if where / name != prepared.folder:
+                write_folder(found, where / name)
+                continue
+            for file, data in folder_files(found).items():  # the run's own folder keeps its other files
+                disk.replace_file(where / file, data)
 
     total = config.steps or max(1, round(config.epochs * _batches(training.sampler) / config.accumulate))
     return Job(model, task.objective(context.settings), training.iterate, total, prepared.folder, valid, finish, say)

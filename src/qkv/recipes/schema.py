@@ -37,7 +37,8 @@ class Recipe:
     """One full run.
 
     Attributes:
-        task: translate, classify, regress, tag, answer, twins, masked, causal, spans or picture.
+        task: translate, classify, regress, tag, answer, twins, masked, replaced, causal, spans,
+            words or picture.
         out: the run's folder; runs/NAME where it is empty.
         model: which model.
         tokenizer: how a tokenizer is trained where the model brings none.

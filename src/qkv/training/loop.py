@@ -114,7 +114,7 @@ def _gradients(run: Run, micro: list[Any]) -> tuple[dict[str, float], float, int
         weighted(parts, objective.weights, counts).backward()
     norm = clip_gradients(run.job.model.parameters(), run.optim.clip)
     values = torch.stack([*sums.values(), norm.to(run.device)]).tolist()  # the one wait for the device in a step
-    tokens = sum(layout.num_rows for batch in micro for layout in layouts(batch))
+    tokens = sum(layout.num_rows for batch in micro for layout in layouts(batch)) or len(micro)
     return dict(zip(sums, values, strict=False)), values[-1], tokens
 
 
@@ -186,7 +186,7 @@ def _finish(run: Run) -> None:
     """Put the weights that shall last into the model: averaged ones, or those of the best validation."""
     if run.train.average_last:
         last = [read_checkpoint(run.root / f"step-{step}") for step in steps(run.root)[-run.train.average_last :]]
-        run.job.model.load_state_dict(mean_of(found.parts["model"] for found in last))
+        run.load(mean_of(found.parts["model"] for found in last))
         run.job.finish(run.job.model.eval(), run.job.folder)
         return
     with run.averaged():

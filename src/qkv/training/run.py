@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
+from qkv.common.errors import QkvError
 from qkv.training.averaging import MovingAverage
 from qkv.training.config import TrainConfig
 from qkv.training.energy import Energy, Meter
@@ -64,7 +65,7 @@ class Run:
     def checkpoint(self) -> Checkpoint:
         """Take everything down."""
         parts: dict[str, dict[str, Tensor]] = {
-            "model": dict(self.job.model.state_dict()),
+            "model": self.weights(),
             "optimizer": self.optimizer.tensors(),
             "random": {"cpu": torch.get_rng_state()},
         }
@@ -80,7 +81,7 @@ class Run:
 
     def restore(self, found: Checkpoint) -> None:
         """Become what a checkpoint holds."""
-        self.job.model.load_state_dict(found.parts["model"])
+        self.load(found.parts["model"])
         self.optimizer = Optimizer(self.job.model, self.optim)
         self.optimizer.restore(found.parts["optimizer"])
         if self.average is not None:
@@ -94,6 +95,17 @@ class Run:
         for name in self.FACTS:
             setattr(self, name, found.facts[name])
         self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return every tensor of the model once: two models that share a table have it under one name."""
+        model = self.job.model
+        return {name: tensor.detach() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        """Put weights into the model, all of them."""
+        if missing := self.weights().keys() - weights.keys():
+            raise QkvError(f"the checkpoint lacks {min(missing)}")
+        self.job.model.load_state_dict(dict(weights), strict=False)
 
     @property
     def root(self) -> Path:
@@ -118,12 +130,12 @@ class Run:
         if self.average is None:
             yield
             return
-        kept = {name: parameter.detach().clone() for name, parameter in self.job.model.named_parameters()}
+        kept = {name: tensor.clone() for name, tensor in self.weights().items()}
         self.job.model.load_state_dict(self.average.weights, strict=False)
         try:
             yield
         finally:
-            self.job.model.load_state_dict(kept, strict=False)
+            self.load(kept)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Compute in bf16 where the run does, with the weights in fp32."""

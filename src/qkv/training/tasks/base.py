@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from qkv.common.batch import Tokens
 from qkv.common.ragged import Ragged
 from qkv.data.bad_rows import BadRows
 from qkv.data.order import BucketSampler, Sampler
 from qkv.data.store import Store
+from qkv.models import catalogue
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.config import DataConfig
 
@@ -70,6 +72,16 @@ class Task:
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the texts to train a tokenizer on."""
         raise NotImplementedError
+
+    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
+        """Build what is trained."""
+        del settings
+        return catalogue.build(config)
+
+    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Say what is kept: a config and a model for each folder, the run's own being ""."""
+        del settings
+        return {"": (config, model)}
 
     def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
         """Find the names of the classes."""

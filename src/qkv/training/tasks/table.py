@@ -7,9 +7,11 @@ from qkv.training.tasks.base import Task
 from qkv.training.tasks.classify import ClassifyTask, RegressTask
 from qkv.training.tasks.language import CausalTask, MaskedTask, SpansTask
 from qkv.training.tasks.picture import PictureTask
+from qkv.training.tasks.replaced import ReplacedTask
 from qkv.training.tasks.tag import TagTask
 from qkv.training.tasks.translate import TranslateTask
 from qkv.training.tasks.twins import TwinsTask
+from qkv.training.tasks.words import WordsTask
 
 TASKS: dict[str, Task] = {
     "translate": TranslateTask(),
@@ -21,5 +23,7 @@ TASKS: dict[str, Task] = {
     "masked": MaskedTask(),
     "causal": CausalTask(),
     "spans": SpansTask(),
+    "replaced": ReplacedTask(),
+    "words": WordsTask(),
     "picture": PictureTask(),
 }
