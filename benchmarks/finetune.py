@@ -23,6 +23,7 @@ import torch
 from qkv.data.labelled import classified
 from qkv.recipes.run import job_of, prepare
 from qkv.recipes.schema import read_recipe
+from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import one_step
 from qkv.training.run import Run
 
@@ -88,7 +89,10 @@ def main() -> None:
     work = Path(tempfile.mkdtemp())
     table = work / "table.tsv"
     table.write_text("\n".join(["text\tlabel", *(f"{text}\t{label}" for text, label in rows)]) + "\n")
-    tokens = BATCH * 23  # the mean length of these sentences is 23 tokens, special ones included
+    tokenizer = TextTokenizer.find(minilm)
+    assert tokenizer is not None
+    lengths = [len(ids) for ids in tokenizer.encode([text for text, _ in rows]).ids]
+    tokens = round(BATCH * statistics.mean(lengths))
     times: dict[str, list[float]] = {"qkv": [], "hf": []}
     for number in range(args.rounds):
         times["qkv"].append(ours(table, minilm, work / f"qkv-{number}", tokens))

@@ -67,6 +67,8 @@ def _translation(model: Model, paths: Sequence[str], data: DataConfig, progress:
 
 
 def _classes(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    if data.separator:
+        raise UsageError("models with several labels for one example are not evaluated yet (separator)")
     metrics: list[Any] = [Accuracy(), F1(average="macro"), Matthews()]
     for chunk in chunks(ClassifyTask().examples(paths, data), CHUNK):
         for example, scores in zip(chunk, _scores(model, chunk), strict=True):

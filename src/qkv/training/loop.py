@@ -114,7 +114,7 @@ def _gradients(run: Run, micro: list[Any]) -> tuple[dict[str, float], float, int
         weighted(parts, objective.weights, counts).backward()
     norm = clip_gradients(run.job.model.parameters(), run.optim.clip)
     values = torch.stack([*sums.values(), norm.to(run.device)]).tolist()  # the one wait for the device in a step
-    tokens = sum(layout.num_rows for batch in micro for layout in layouts(batch)) or len(micro)
+    tokens = sum(layout.num_rows for batch in micro for layout in layouts(batch))
     return dict(zip(sums, values, strict=False)), values[-1], tokens
 
 
