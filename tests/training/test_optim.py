@@ -9,7 +9,7 @@ from qkv.models import catalogue
 from qkv.training.averaging import MovingAverage, mean_of
 from qkv.training.energy import Energy, Meter
 from qkv.training.muon import orthogonal
-from qkv.training.optim import OptimConfig, Optimizer, clip_gradients
+from qkv.training.optim import OptimConfig, Optimizer
 from tests.contracts.entries import batch_for, make, shrink
 
 
@@ -34,7 +34,7 @@ def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
     assert taken | rest == {name for name, _ in model.named_parameters()}
     before = [p.detach().clone() for p in model.parameters()]
     (model(batch_for(shrink(catalogue.preset("bert-base")))).states ** 2).sum().backward()
-    optimizer.step(1.0)
+    optimizer.step(1.0, optimizer.norm())
     moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
     assert sum(moved) > len(moved) // 2
 
@@ -46,7 +46,7 @@ def test_the_rate_is_a_share_of_the_peak() -> None:
     for model, share in ((one, 1.0), (half, 0.5)):
         optimizer = Optimizer(model, OptimConfig(lr=0.1, weight_decay=0.0))
         model(torch.ones(1, 3)).sum().backward()
-        optimizer.step(share)
+        optimizer.step(share, optimizer.norm())
         assert model.weight.grad is None
     torch.testing.assert_close(half.weight - start, (one.weight - start) / 2)
 
@@ -67,13 +67,44 @@ def test_unknown_optimizer() -> None:
         Optimizer(nn.Linear(1, 1), OptimConfig(name="adamv"))
 
 
-def test_clipping() -> None:
-    model = nn.Linear(4, 4)
-    (100 * model(torch.ones(1, 4)).sum()).backward()
-    norm = clip_gradients(model.parameters(), 0.0)
-    assert clip_gradients(model.parameters(), 1.0) == norm
-    after = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
-    torch.testing.assert_close(after, torch.tensor(1.0), atol=1e-4, rtol=0)
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_clipping_inside_the_step_is_clipping_before_it(name: str) -> None:
+    config = OptimConfig(name=name, lr=0.1, clip=1.0)
+    inside, before = _two_blocks(), _two_blocks()
+    for size in (100.0, 1e-3, 3.0):
+        one, other = Optimizer(inside, config), Optimizer(before, OptimConfig(name=name, lr=0.1, clip=0.0))
+        for model in (inside, before):
+            (size * model(torch.linspace(-1, 1, 8).view(2, 4))).pow(2).sum().backward()
+        norm = nn.utils.clip_grad_norm_(before.parameters(), 1.0)
+        torch.testing.assert_close(one.norm(), norm)
+        one.step(1.0, one.norm())
+        other.step(1.0, other.norm())
+    for a, b in zip(inside.parameters(), before.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_gradient_that_is_not_finite_moves_nothing(name: str) -> None:
+    model = _two_blocks()
+    optimizer = Optimizer(model, OptimConfig(name=name, lr=0.1))
+    for bad in (False, True):
+        model(torch.ones(1, 4)).sum().backward()
+        if bad:
+            next(model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
+            held = [p.detach().clone() for p in model.parameters()]
+            state = {key: value.clone() for key, value in optimizer.tensors().items()}
+        optimizer.step(1.0, optimizer.norm())
+    assert all(torch.equal(a, b) for a, b in zip(held, model.parameters(), strict=True))
+    assert all(torch.equal(value, state[key]) for key, value in optimizer.tensors().items())
+
+
+def _two_blocks() -> nn.Module:
+    torch.manual_seed(0)
+    stack = nn.ModuleDict({"blocks": nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])})
+    model = nn.Sequential()
+    model.add_module("stack", stack)
+    model.forward = lambda x: stack["blocks"][1](stack["blocks"][0](x).tanh())  # type: ignore[method-assign,index]
+    return model
 
 
 def test_averages() -> None:

@@ -185,6 +185,8 @@ T = TypeVar("T")
 def move(batch: T, device: torch.device | str) -> T:
     """Return a batch on another device; what a layout has worked out stays worked out."""
     if isinstance(batch, Tensor):
+        if torch.device(device).type == "cuda" and batch.device.type == "cpu":
+            batch = batch.pin_memory()  # else a large copy waits until the device has done all before it
         return batch.to(device, non_blocking=True)  # type: ignore[return-value]
     if isinstance(batch, Ragged):
         moved = dataclasses.replace(batch, offsets=move(batch.offsets, device), lengths=move(batch.lengths, device))

@@ -3,7 +3,8 @@
     batches ─► forward, backward (× accumulate) ─► clip ─► step ─► average
                                                      └─► log, validate, save, stop
 
-All that decides the next step is in `Run`, and `Run` is what a checkpoint holds: resuming continues bit for bit.
+All that decides the next step is in `Run`, and `Run` is what a checkpoint holds: resuming continues bit for bit. The
+loop never waits for the device: what a step gave is read when the next one is under way.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from qkv.objectives.parts import weighted
 from qkv.training.averaging import mean_of
 from qkv.training.config import TrainConfig, every
 from qkv.training.logging import Display, RunLog
-from qkv.training.optim import OptimConfig, clip_gradients
+from qkv.training.optim import OptimConfig
 from qkv.training.run import Job, Run
 from qkv.training.stopping import Stop
 
@@ -69,40 +70,51 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     job, config = run.job, run.train
     validate, save = every(config.validate_every, job.total), every(config.save_every, job.total)
     batches = job.batches(run.position)
-    tally = Tally()
+    tally, waiting = Tally(), list[Taken]()
     while run.step < job.total:
         if stop.asked:
+            _settle(run, waiting, tally)
             return stop.asked
         share = run.rate()
-        done = one_step(run, batches)
-        if done is None:
-            batches = _skip(run, show, batches)
-            continue
-        tally.add(*done)
-        show.step(run.step, tally.facts())
+        waiting.append(one_step(run, batches))
         last = run.step == job.total
-        if run.step % config.log_every == 0 or last:
+        logs, validates, saves = (last or run.step % n == 0 for n in (config.log_every, validate, save))
+        if not _settle(run, waiting, tally, but=0 if logs or validates or saves else 1):
+            batches, waiting = _roll_back(run, show), []
+            continue
+        show.step(run.step, tally.facts())
+        if logs:
             log.write(run.step, rate=share, skipped=run.skipped, **tally.take())
-        if (run.step % validate == 0 or last) and job.valid is not None and _validate(run, log, show):
+        if validates and job.valid is not None and _validate(run, log, show):
             return "early"
-        if run.step % save == 0 or last:
+        if saves:
             run.save()
     return "done"
 
 
-def one_step(run: Run, batches: Iterator[tuple[Any, int]]) -> tuple[dict[str, float], float, int] | None:
-    """Take one optimizer step; returns losses, gradient norm and tokens, or None where they are not finite."""
+@dataclass(frozen=True)
+class Taken:
+    """A step that was taken: its losses and the norm of its gradient, still on the device, and its size."""
+
+    names: tuple[str, ...]
+    values: torch.Tensor
+    tokens: int
+
+
+def one_step(run: Run, batches: Iterator[tuple[Any, int]]) -> Taken:
+    """Take one optimizer step; one whose loss or gradient is not finite moves nothing."""
     micro = [next(batches) for _ in range(run.train.accumulate)]
-    losses, norm, tokens = _gradients(run, [batch for batch, _ in micro])
+    losses = _gradients(run, [batch for batch, _ in micro])
+    norm = run.optimizer.norm()
+    sound = torch.stack([*losses.values(), norm]).sum()  # not finite if any of them is not
+    run.optimizer.step(run.rate(), torch.where(sound.isfinite(), norm, sound))
     run.position = micro[-1][1]
-    if not math.isfinite(norm) or not all(map(math.isfinite, losses.values())):
-        return None
-    run.optimizer.step(run.rate())
     run.advance()
-    return losses, norm, tokens
+    tokens = sum(layout.num_rows for batch, _ in micro for layout in layouts(batch))
+    return Taken(tuple(losses), torch.stack([*losses.values(), norm]), tokens)
 
 
-def _gradients(run: Run, micro: list[Any]) -> tuple[dict[str, float], float, int]:
+def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
     """Sum the gradients of the micro-batches, each part divided once by its targets in all of them."""
     objective, sums = run.job.objective, dict[str, torch.Tensor]()
     counts = _counts(objective, micro) if len(micro) > 1 else None  # one batch by itself counts as it goes
@@ -112,10 +124,21 @@ def _gradients(run: Run, micro: list[Any]) -> tuple[dict[str, float], float, int
             share = weighted({name: part}, objective.weights, counts).detach()
             sums[name] = sums[name] + share if name in sums else share
         weighted(parts, objective.weights, counts).backward()
-    norm = clip_gradients(run.job.model.parameters(), run.optim.clip)
-    values = torch.stack([*sums.values(), norm.to(run.device)]).tolist()  # the one wait for the device in a step
-    tokens = sum(layout.num_rows for batch in micro for layout in layouts(batch))
-    return dict(zip(sums, values, strict=False)), values[-1], tokens
+    return sums
+
+
+def _settle(run: Run, waiting: list[Taken], tally: Tally, but: int = 0) -> bool:
+    """Read what steps gave, all `but` the newest; false once too many in a row were not finite."""
+    while len(waiting) > but:
+        taken = waiting.pop(0)
+        *losses, norm = taken.values.tolist()
+        if all(map(math.isfinite, (*losses, norm))):
+            tally.add(dict(zip(taken.names, losses, strict=True)), norm, taken.tokens)
+            run.in_a_row = 0
+        else:
+            run.skipped += 1
+            run.in_a_row += 1
+    return run.in_a_row < PATIENCE
 
 
 def _counts(objective: Any, micro: list[Any]) -> dict[str, torch.Tensor]:
@@ -134,17 +157,12 @@ def _losses(run: Run, batch: Any) -> dict[str, LossOutput]:
         return run.job.objective(run.job.model, moved)
 
 
-def _skip(run: Run, show: Display, batches: Iterator[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
-    """Leave a step out; after several in a row go back to the last checkpoint with a lower rate, or give up."""
-    run.optimizer.forget()
-    run.skipped += 1
-    run.in_a_row += 1
-    if run.in_a_row < PATIENCE:
-        return batches
+def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
+    """Go back to the last checkpoint with a lower rate, or give up."""
     found = newest_checkpoint(run.root, show.say)
     if found is None or run.roll_backs >= ROLL_BACKS:
         raise QkvError(
-            f"the loss is not finite since step {run.step} and {run.roll_backs} roll-backs did not help: "
+            f"the loss is not finite since step {run.step - run.in_a_row} and {run.roll_backs} roll-backs did not help: "
             f"lower optim.lr (now {run.optim.lr:g}) or raise optim.warmup"
         )
     skipped, roll_backs, slower, position = run.skipped, run.roll_backs + 1, run.slower * SLOWER, run.position

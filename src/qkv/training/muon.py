@@ -18,38 +18,53 @@ LIKE_ADAMW = 0.2
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices only."""
+    """For matrices only.
+
+    As torch's fused optimizers do, a step divides the gradients by `grad_scale` and moves nothing where `found_inf` is
+    1; the loop sets both.
+    """
 
     def __init__(self, parameters: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+        self.grad_scale, self.found_inf = torch.ones(()), torch.zeros(())
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move every matrix."""
+        """Move every matrix; matrices of one shape are made orthogonal together."""
         del closure
         for group in self.param_groups:
+            alike: dict[torch.Size, list[Tensor]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._move(parameter, parameter.grad, **{key: group[key] for key in self.defaults})
+                    alike.setdefault(parameter.shape, []).append(parameter)
+            for parameters in alike.values():
+                self._move(parameters, **{key: group[key] for key in self.defaults})
 
-    def _move(self, parameter: Tensor, grad: Tensor, *, lr: float, weight_decay: float, momentum: float) -> None:
-        state = self.state[parameter]
-        if "momentum" not in state:
-            state["momentum"] = torch.zeros_like(parameter)
-        state["momentum"].lerp_(grad, 1 - momentum)
-        ahead = grad.lerp(state["momentum"], momentum)  # Nesterov's look ahead
-        size = LIKE_ADAMW * max(parameter.shape) ** 0.5
-        parameter.mul_(1 - lr * weight_decay).add_(orthogonal(ahead).to(parameter.dtype), alpha=-lr * size)
+    def _move(self, parameters: list[Tensor], *, lr: float, weight_decay: float, momentum: float) -> None:
+        moved = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
+        pairs = [(p.grad, m) for p, m in zip(parameters, moved, strict=True) if p.grad is not None]
+        # where nothing may move, the gradient is the momentum itself, and the update comes to nothing
+        grads = [torch.where(self.found_inf > 0, m, grad / self.grad_scale) for grad, m in pairs]
+        torch._foreach_lerp_(moved, grads, 1 - momentum)
+        ahead = torch._foreach_lerp(grads, moved, momentum)  # Nesterov's look ahead
+        rate = lr * (1.0 - self.found_inf)
+        size = LIKE_ADAMW * max(parameters[0].shape) ** 0.5
+        updates = orthogonal(torch.stack(ahead)).to(parameters[0].dtype) * (rate * size)
+        torch._foreach_mul_(parameters, 1 - rate * weight_decay)
+        torch._foreach_sub_(parameters, list(updates.unbind()))
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Bring a matrix near to the orthogonal one with its singular vectors, by Newton-Schulz rounds."""
+    """Bring matrices near to the orthogonal ones with their singular vectors, by Newton-Schulz rounds.
+
+    Shape: [..., rows, columns].
+    """
     a, b, c = QUINTIC
     x = matrix.bfloat16() if matrix.is_cuda else matrix.float()  # bf16 products are not safe on every CPU
-    tall = x.shape[0] > x.shape[1]
-    x = x.t() if tall else x
-    x = x / (x.norm() + 1e-7)
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(ROUNDS):
-        square = x @ x.t()
+        square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
-    return x.t() if tall else x
+    return x.mT if tall else x

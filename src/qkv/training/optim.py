@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -67,19 +67,28 @@ class Optimizer:
         ]
         if matrices:
             self.inner.append(Muon(matrices, lr=config.lr, weight_decay=config.weight_decay))
-        self.peak = config.lr
+        self.peak, self.clip = config.lr, config.clip
 
-    def step(self, share: float) -> None:
-        """Move the weights at `share` of the peak rate, and forget the gradients."""
+    def norm(self) -> Tensor:
+        """Return the norm of all gradients together. Shape: []."""
+        return nn.utils.get_total_norm([parameter.grad for parameter in self.names if parameter.grad is not None])
+
+    def step(self, share: float, norm: Tensor) -> None:
+        """Move the weights at `share` of the peak rate, and forget the gradients.
+
+        Args:
+            share: of the peak rate.
+            norm: of the gradients. Where it is above `clip` they are scaled down to it; where it is not finite nothing
+                moves. Both happen inside the update, on the device: nothing waits and no pass over the gradients is added.
+        """
+        scale = (norm / self.clip).clamp_min(1.0) if self.clip > 0 else torch.ones_like(norm)
+        hold = (~norm.isfinite()).float()
         for optimizer in self.inner:
+            # what torch's GradScaler sets: a fused step divides its gradients, or does nothing at all
+            optimizer.grad_scale, optimizer.found_inf = scale, hold  # type: ignore[attr-defined]
             for group in optimizer.param_groups:
                 group["lr"] = self.peak * share
             optimizer.step()
-        self.forget()
-
-    def forget(self) -> None:
-        """Drop the gradients."""
-        for optimizer in self.inner:
             optimizer.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -102,15 +111,6 @@ class Optimizer:
             parameter = known[name]
             # torch keeps the step counter of a fused AdamW beside its parameter
             owner[parameter].state[parameter][key] = value.to(parameter.device)
-
-
-def clip_gradients(parameters: Iterable[nn.Parameter], limit: float) -> Tensor:
-    """Scale the gradients to a norm of at most `limit` (0: leave them) and return their norm. Shape: []."""
-    held = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = nn.utils.get_total_norm([p.grad for p in held if p.grad is not None])
-    if limit > 0:
-        nn.utils.clip_grads_with_norm_(held, limit, norm)
-    return norm
 
 
 def _is_layer_matrix(name: str, parameter: Tensor) -> bool:

@@ -120,7 +120,6 @@ class Run:
     def advance(self) -> None:
         """Count a step that was taken."""
         self.step += 1
-        self.in_a_row = 0
         if self.average is not None:
             self.average.update(self.job.model)
 
