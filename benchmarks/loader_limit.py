@@ -23,7 +23,7 @@ import torch
 from qkv.data.phrasebook import phrasebook
 from qkv.recipes.run import job_of, prepare
 from qkv.recipes.schema import read_recipe
-from qkv.training.loop import one_step
+from qkv.training.loop import one_step, recorder_of
 from qkv.training.run import Run
 
 
@@ -35,26 +35,28 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="steps of a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--compile", default="yes" if torch.cuda.is_available() else "no", help="as train.compile")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
     folder = Path(tempfile.mkdtemp())
     text = folder / "text.txt"
-    text.write_text("\n".join(english for english, _ in phrasebook(args.sentences, 1)) + "\n")
+    sentences = [english for english, _ in phrasebook(args.sentences, 1)]
+    documents = [" ".join(sentences[i : i + 30]) for i in range(0, len(sentences), 30)]  # of about 250 tokens
+    text.write_text("\n".join(documents) + "\n")
     recipe = read_recipe(
         "pretrain-bert",
         [
             f"out={folder / 'run'}", f"data.train=[{text}]", f"model.preset={args.preset}", "optim.name=adamw",
             f"train.tokens={args.tokens}", f"train.workers={args.workers}", "tokenizer.vocab_size=4000",
+            f"train.compile={args.compile}",
         ],
     )  # fmt: skip
     prepared = prepare(recipe, folder / "run", print)
-    model = prepared.model.to(device).train()
-    if device.type == "cuda":
-        model.compile()
-    job = job_of(recipe, prepared, model, print)
+    job = job_of(recipe, prepared, prepared.model.to(device).train(), print)
     run = Run(job, recipe.train, recipe.optim)
+    recorder = recorder_of(run)
     loaded = job.batches(0)
     fixed = itertools.repeat(next(loaded))
     times: dict[str, list[float]] = {"loader": [], "one batch": []}
@@ -62,7 +64,7 @@ def main() -> None:
     def measure(batches: Iterator[tuple[Any, int]]) -> float:
         start = time.perf_counter()
         for _ in range(args.steps):
-            one_step(run, batches)
+            one_step(run, batches, recorder)
         if device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter() - start

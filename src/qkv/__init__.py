@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from qkv.version import __version__
 
 if TYPE_CHECKING:
-    from qkv.predict import Model, build, info, load, save
+    from qkv.predict import Model, Translation, build, info, load, save
 
-__all__ = ["Model", "__version__", "build", "info", "load", "save"]
+__all__ = ["Model", "Translation", "__version__", "build", "info", "load", "save"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from qkv.cli import main
 from qkv.cli.main import app
+from qkv.common import progress
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.phrasebook import phrasebook
+from tests.common.terminal import terminal
 
 runner = CliRunner()
 
@@ -28,14 +32,23 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_train_then_translate_then_evaluate(trained: Path) -> None:
+@pytest.fixture
+def aligned(tmp_path: Path) -> list[str]:
+    """Twenty sentences in two files."""
+    files = [tmp_path / "test.en", tmp_path / "test.fr"]
+    for file, lines in zip(files, zip(*phrasebook(20, 9), strict=True), strict=True):
+        file.write_text("\n".join(lines) + "\n")
+    return [str(file) for file in files]
+
+
+def test_train_then_translate_then_evaluate(trained: Path, aligned: list[str]) -> None:
     lines = run("translate", str(trained), "The cat sleeps.", "", "A dog.").split("\n")
     assert len(lines) == 4  # three lines and the end
     assert lines[1] == ""
     row = json.loads(run("translate", str(trained), "The cat sleeps.", "--json"))
     assert row.keys() == {"text", "translation"}
-    assert "nrefs:1" in run("evaluate", str(trained), "phrasebook:test")
-    assert json.loads(run("evaluate", str(trained), "phrasebook:test", "--json"))["BLEU"]["count"] == 1000
+    assert "nrefs:1" in run("evaluate", str(trained), *aligned)
+    assert json.loads(run("evaluate", str(trained), *aligned, "--json"))["BLEU"]["count"] == 20
 
 
 def test_resume_of_a_run_that_is_done(trained: Path) -> None:
@@ -74,3 +87,27 @@ def test_files_of_other_lengths(tmp_path: Path) -> None:
 def test_a_model_that_is_not_a_translator(bert_folder: Path) -> None:
     with pytest.raises(UsageError, match="this bert is not a translator"):
         runner.invoke(app, ["translate", str(bert_folder), "x"], catch_exceptions=False)
+
+
+def test_bars_are_shown_on_a_terminal_and_the_answer_stays_alone(
+    aligned: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    changes = [f"out={tmp_path / 'run'}", "train.workers=1", "data.train=[phrasebook:train:300]"]
+    with terminal() as training:
+        main.train("phrasebook", changes=changes, debug=True, as_json=True, device="cpu")
+    for what in ("reading texts", "tokenising train", "tokenising valid", "training"):
+        assert what in training.seen
+    assert json.loads(training.answer)["steps"] == 4
+    with terminal() as evaluating:
+        main.evaluate(str(tmp_path / "run"), aligned, as_json=True, device="cpu")
+    assert "evaluating" in evaluating.seen
+    assert "20/?" in evaluating.seen
+    assert json.loads(evaluating.answer)["BLEU"]["count"] == 20
+
+
+def test_a_file_as_standard_error_gets_no_bar(trained: Path, aligned: list[str]) -> None:
+    found = runner.invoke(app, ["evaluate", str(trained), *aligned], catch_exceptions=False)
+    assert "evaluating" not in found.stderr

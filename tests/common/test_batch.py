@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.common.batch import Tokens
+from qkv.common.batch import UNITS, Images, Labelled, Pairs, Tokens, Words, size
 from qkv.common.errors import UsageError
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -50,3 +50,16 @@ def test_the_largest_id_of_the_vocabulary_is_inside():
 def test_segments_of_other_lengths_are_an_error(segments):
     with pytest.raises(UsageError, match="same lengths"):
         Tokens.of([[1], [2]], segments=segments)
+
+
+def test_the_size_of_a_batch_is_what_a_person_would_count():
+    tokens, images = Tokens.of([[1, 2, 3], [4]]), Images(torch.zeros(5, 3, 8, 8))
+    assert size(tokens) == (4, "tok")
+    assert size(Pairs(tokens, Tokens.of([[1], [2, 3]]))) == (7, "tok")
+    assert size(Labelled(tokens, torch.zeros(2))) == (4, "tok")
+    assert size(Labelled(images, torch.zeros(5))) == size(images) == (5, "img")
+    words = torch.zeros(6, dtype=torch.int64)
+    assert size(Words(words, words, words.expand(3, 6).T)) == (6, "words")
+    assert size(Words(words.view(2, 3), words[:2], words.view(2, 3))) == (2, "words")
+    assert size({"x": torch.zeros(3)}) == (0, "tok")
+    assert {"tok", "img", "words"} == set(UNITS)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.examples import Document, Parallel
+from qkv.data.files import digest_of, expand, stored_file
 from qkv.data.sources import SOURCES, BadRows, classified, documents, held_out, parallel, tagged
+from qkv.data.split import part_of, sentence_key
 
 
 @pytest.fixture
@@ -95,12 +97,104 @@ def test_a_pattern_does_not_tell_which_file_is_the_source(write):
         parallel("a.*")
 
 
-@pytest.mark.parametrize(("left", "right"), [(3, 5), (5, 3), (0, 2), (4, 3)])
-def test_different_numbers_of_lines_are_both_said(write, left, right):
+@pytest.mark.parametrize(
+    ("left", "right", "extra"),
+    [
+        (3, 5, "lines 4 to 5 of a.de have"),
+        (5, 3, "lines 4 to 5 of a.en have"),
+        (0, 2, "lines 1 to 2 of a.de have"),
+        (5, 4, "line 5 of a.en has"),
+    ],
+)
+def test_lines_without_a_partner_are_said(write, left, right, extra):
     pair = [write("a.en", "x\n" * left), write("a.de", "y\n" * right)]
-    expected = f"a.en has {left} lines, a.de has {right}; parallel files have as many"
+    expected = f"a.en has {left} lines, a.de has {right}: {extra} no partner"
     assert message(parallel(pair)) == expected
     assert message(parallel(pair, bad="skip")) == expected
+
+
+def test_empty_files_and_wrong_bytes_are_said_with_their_names(write, tmp_path):
+    assert message(parallel([write("a.en", ""), write("a.de", "")])) == "a.en and a.de are empty"
+    assert message(parallel(write("a.tsv", ""))) == "a.tsv holds no rows"
+    (tmp_path / "b.de").write_bytes(b"eins\nzw\xffei\n")
+    said = message(parallel([write("b.en", "one\ntwo\n"), "b.de"]))
+    assert said.startswith("b.de:2: byte 0xff at offset 7 is not UTF-8")
+
+
+@pytest.mark.parametrize("text", ["one\teins\ntwo\tzwei\n", "one\teins\tCC-BY 1\ntwo\tzwei\tCC-BY 2\n"])
+@pytest.mark.parametrize("columns", [None, ("#0", "#1")])
+def test_a_plain_text_of_columns_is_a_table(write, text, columns):
+    pairs = [(pair.source, pair.target) for pair in parallel([write("a.txt", text)], columns=columns)]
+    assert pairs == [("one", "eins"), ("two", "zwei")]
+
+
+SOURCES_OF_PARTS = [f"Sentence number {i}." for i in range(1500)]
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """An archive as Tatoeba's: sources with one to three translations, their variants, and a file about it all."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(source, f"Satz {i}.{j}") for i, source in enumerate(SOURCES_OF_PARTS) for j in range(1 + i % 3)]
+    rows += [(f"  {source.upper().removesuffix('.')}  !", "Ein anderer.") for source in SOURCES_OF_PARTS]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("_about.txt", "about\tit")
+        archive.writestr("deu.txt", "".join(f"{source}\t{target}\n" for source, target in rows))
+    return rows
+
+
+def test_parts_share_no_source_and_lose_none(corpus):
+    parts = {part: list(parallel([f"a.zip#{part}"])) for part in ("train", "valid", "test")}
+    keys = {part: {sentence_key(pair.source) for pair in pairs} for part, pairs in parts.items()}
+    assert set.union(*keys.values()) == {sentence_key(source) for source in SOURCES_OF_PARTS}
+    assert sum(map(len, keys.values())) == len(SOURCES_OF_PARTS)  # no key is in two parts
+    for part in ("valid", "test"):
+        assert 5 <= len(parts[part]) == len(keys[part]) <= 30  # about 1 %, each source once
+        first = {sentence_key(source): target for source, target in reversed(corpus)}
+        assert all(pair.target == first[sentence_key(pair.source)] for pair in parts[part])
+    kept = [(source.strip(), target) for source, target in corpus if sentence_key(source) in keys["train"]]
+    assert [(pair.source.strip(), pair.target) for pair in parts["train"]] == kept
+    assert len(list(parallel(["a.zip"]))) == len(corpus)
+
+
+def test_parts_of_two_files_and_of_several_tables(corpus, write):
+    write("a.en", "".join(f"{source}\n" for source, _ in corpus))
+    write("a.de", "".join(f"{target}\n" for _, target in corpus))
+    aligned = [(pair.source, pair.target) for pair in parallel(["a.en#valid", "a.de#valid"])]
+    assert aligned == [(pair.source, pair.target) for pair in parallel(["a.zip!deu.txt#valid"])]
+    several = list(parallel(["a.zip#valid", "a.zip#test", "a.zip#valid"]))
+    assert len(several) == sum(len(list(parallel([f"a.zip#{part}"]))) for part in ("valid", "test"))
+    with pytest.raises(UsageError, match="the same part of both"):
+        parallel(["a.en#valid", "a.de"])
+
+
+@given(st.text(max_size=30), st.sampled_from(["", " ", ".", "!", " ?", "..."]))
+def test_case_space_and_final_marks_do_not_change_the_part(source, mark):
+    assert part_of(f" {source}{mark}") == part_of(source)
+    assert part_of(source) in ("train", "valid", "test")
+    assert source.isascii() is False or part_of(source.upper()) == part_of(source)
+
+
+def test_a_part_with_nothing_in_it_and_a_part_that_does_not_exist(write):
+    write("a.tsv", "one\teins\n")
+    assert part_of("one") == "train"
+    assert (
+        message(parallel(["a.tsv#test"])) == "a.tsv#test is empty: no source sentence of the file falls into that part"
+    )
+    assert message(parallel(["b.tsv#test"])) == "b.tsv does not exist"
+    write("c.tsv#test", "two\tzwei\n")  # a file with such a name is meant itself
+    assert [pair.source for pair in parallel(["c.tsv#test"], format="tsv")] == ["two"]
+
+
+def test_names_and_identities_of_parts(write):
+    write("a.tsv", "one\teins\n")
+    write("b.tsv", "one\teins\n")
+    assert expand("*.tsv#valid") == ["a.tsv#valid", "b.tsv#valid"]
+    assert len({digest_of("a.tsv"), digest_of("a.tsv#train"), digest_of("a.tsv#valid")}) == 3
+    with pytest.raises(UsageError, match=r"c\.tsv does not exist"):
+        digest_of("c.tsv#valid")
+    for path in ("a.tsv", "a.tsv#train", "a.zip!b.txt#test", "a.zip#valid"):
+        assert str(stored_file(path)) == path[:5]
 
 
 def test_an_empty_side_is_a_bad_row(write):

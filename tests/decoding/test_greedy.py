@@ -10,7 +10,7 @@ import transformers as hf
 
 import qkv
 from qkv.common.batch import Tokens
-from qkv.decoding.greedy import greedy
+from qkv.decoding.generate import generate
 from tests.contracts.entries import MODELS, make, sequences
 from tests.parity.test_hf import MARIAN, T5, Case, theirs
 from tests.parity.test_hf import sequences as sources
@@ -19,7 +19,9 @@ LIMIT = 12
 
 
 def decode(module: Any, ids: list[list[int]], limits: list[int] | None = None) -> list[list[int]]:
-    return greedy(module.start(Tokens.of(ids)), start_id=0, end_id=1, max_lengths=limits or [LIMIT] * len(ids))
+    first = torch.zeros(len(ids), dtype=torch.int64)
+    found = generate(module.start(Tokens.of(ids)), first, end_id=1, max_lengths=limits or [LIMIT] * len(ids))
+    return [hypotheses[0].ids for hypotheses in found]
 
 
 @pytest.mark.parametrize(

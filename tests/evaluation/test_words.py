@@ -52,7 +52,7 @@ def test_analogies_agree_with_a_loop(table, limit, cells, monkeypatch):
     assert one.parts == pytest.approx(
         {"coverage": len(flat) / 300, "even": np.mean(hits["even"]), "odd": np.mean(hits["odd"])}
     )
-    assert one.signature == f"method:3cosadd|vocabulary:{limit}|ci:wilson"
+    assert one.signature == f"method:3cosadd|case:lc|vocabulary:{limit}|ci:wilson"
 
 
 def test_queries_are_never_the_answer():
@@ -88,7 +88,7 @@ def test_similarity_agrees_with_a_loop(table):
     assert one.parts["pearson"] == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-5)
     assert one.parts["coverage"] == len(known) / 80
     assert one.name == "word-similarity"
-    assert one.signature.endswith("|vocabulary:30")
+    assert one.signature.endswith("|case:lc|vocabulary:30")
 
 
 def test_reading():

@@ -100,3 +100,46 @@ def test_memory_is_computed_once_per_layer_and_survives_a_reorder():
 def test_as_many_sequences_as_slots():
     with pytest.raises(ValueError, match=r"zip|sequences"):
         KeyValueCache(2).begin(Ragged.of([1, 1, 1]))
+
+
+@given(st.data())
+def test_any_moves_keep_what_each_slot_holds(data):
+    """Tokens come, slots are repeated, moved and left out, in any order, against plain lists."""
+    cache, held_by = KeyValueCache(2, capacity=2), [[], []]
+    count = 0
+    for _ in range(data.draw(st.integers(1, 6))):
+        sizes = data.draw(st.lists(st.integers(0, 2), min_size=len(held_by), max_size=len(held_by)))
+        if count == 0 and not any(sizes):
+            sizes[0] = 1
+        parts = []
+        for size in sizes:
+            parts.append(torch.arange(count, count + size).float().view(-1, 1, 1))
+            count += size
+        written = append(cache, parts, layers=2)
+        held_by = [old + part.flatten().tolist() for old, part in zip(held_by, parts, strict=True)]
+        for layer, (k, v) in enumerate(written):
+            assert [part.flatten().tolist() for part in held(cache, k)] == [[x + layer for x in h] for h in held_by]
+            assert torch.equal(torch.cat(held(cache, v)), -torch.cat(held(cache, k)))
+        order = data.draw(st.lists(st.integers(0, len(held_by) - 1), min_size=1, max_size=5))
+        cache.reorder(torch.tensor(order))
+        held_by = [held_by[slot] for slot in order]
+        assert cache.lengths == [len(h) for h in held_by]
+
+
+def test_a_move_copies_only_what_differs(monkeypatch):
+    copied = []
+    plain = KeyValueCache._copy
+
+    def counting(self, origin, to, start, end):
+        copied.append(int((end - start).sum()))
+        plain(self, origin, to, start, end)
+
+    monkeypatch.setattr(KeyValueCache, "_copy", counting)
+    cache = KeyValueCache(2)
+    append(cache, [torch.randn(10, 1, 1), torch.randn(6, 1, 1)])
+    cache.reorder(torch.tensor([0, 0, 1, 1]))  # beams are born
+    append(cache, [torch.randn(2, 1, 1)] * 4)
+    cache.reorder(torch.tensor([1, 0, 2, 2]))  # of 12, 12 and 8 tokens the last two differ
+    cache.reorder(torch.tensor([0, 1, 2, 3]))
+    cache.reorder(torch.tensor([2, 3]))  # the first source leaves: its slots share nothing with the second's
+    assert copied == [10 + 6 + 6, 2 + 2 + 2, 8 + 8]

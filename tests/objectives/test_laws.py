@@ -149,13 +149,13 @@ def test_matching_is_the_one_that_does_not_add_up() -> None:
 def test_a_mixture_weighs_and_names_its_parts() -> None:
     mixture, make, part = CASES["mixture"]
     model, batch = make(), part([0, 1, 2, 3])
-    assert mixture.weights == {"tags.tag": 2.0, "masks.mlm": 0.5, "masks.nsp": 0.5}
+    assert mixture.weights == {"tags/tag": 2.0, "masks/mlm": 0.5, "masks/nsp": 0.5}
     losses = mixture(model, batch)
     tag, masks = Tag()(model, batch["tags"]), MaskedToken(next_sentence=True)(model, batch["masks"])
     expected = 2.0 * weighted(tag, {"tag": 1.0}) + 0.5 * weighted(masks, {"mlm": 1.0, "nsp": 1.0})
     close(weighted(losses, mixture.weights), expected)
-    assert list(mixture(model, {"tags": batch["tags"]})) == ["tags.tag"]
-    assert Mixture({"e": (ReplacedToken(weight=4.0), 0.5)}).weights == {"e.mlm": 0.5, "e.replaced": 2.0}
+    assert list(mixture(model, {"tags": batch["tags"]})) == ["tags/tag"]
+    assert Mixture({"e": (ReplacedToken(weight=4.0), 0.5)}).weights == {"e/mlm": 0.5, "e/replaced": 2.0}
     with pytest.raises(UsageError, match="did you mean 'tags'"):
         mixture(model, {"tag": batch["tags"]})
     with pytest.raises(UsageError, match="at least one"):

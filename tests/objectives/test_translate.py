@@ -68,13 +68,15 @@ def test_distance_is_the_mean_of_both_divergences() -> None:
 
 
 def test_agreement_is_half_of_equation_4() -> None:
-    """NLL of both passes + α · KL, over 2: with the same dropout masks drawn again by hand."""
+    """NLL of both passes + α · KL, over 2: with the same dropout masks drawn again over the sequences listed twice."""
     model = make(dataclasses.replace(shrink(catalogue.preset("transformer-base")), dropout=0.3), train=True)
     batch, objective = translated(), Translate(smoothing=0.0, agreement=5.0)
     torch.manual_seed(3)
     losses = objective(model, batch)
     torch.manual_seed(3)
-    p, q = (model.logits(model(batch.pairs), "lm").log_softmax(-1) for _ in range(2))
+    sides = (batch.pairs.source, batch.pairs.target)
+    source, target = ([x.tolist() for x in side.layout.split(side.ids)] for side in sides)
+    p, q = model.logits(model(Pairs(Tokens.of(2 * source), Tokens.of(2 * target))), "lm").log_softmax(-1).chunk(2)
     nll = sum(F.nll_loss(x, batch.wanted) for x in (p, q))
     kl = sum(F.kl_div(a, b, reduction="batchmean", log_target=True) for a, b in ((p, q), (q, p))) / 2
     assert kl > 0

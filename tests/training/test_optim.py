@@ -34,7 +34,7 @@ def test_muon_takes_the_matrices_of_the_layers_and_adamw_the_rest() -> None:
     assert taken | rest == {name for name, _ in model.named_parameters()}
     before = [p.detach().clone() for p in model.parameters()]
     (model(batch_for(shrink(catalogue.preset("bert-base")))).states ** 2).sum().backward()
-    optimizer.step(1.0, optimizer.norm())
+    optimizer.step(optimizer.norm())
     moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
     assert sum(moved) > len(moved) // 2
 
@@ -46,7 +46,8 @@ def test_the_rate_is_a_share_of_the_peak() -> None:
     for model, share in ((one, 1.0), (half, 0.5)):
         optimizer = Optimizer(model, OptimConfig(lr=0.1, weight_decay=0.0))
         model(torch.ones(1, 3)).sum().backward()
-        optimizer.step(share, optimizer.norm())
+        optimizer.set_rate(share)
+        optimizer.step(optimizer.norm())
         assert model.weight.grad is None
     torch.testing.assert_close(half.weight - start, (one.weight - start) / 2)
 
@@ -77,8 +78,8 @@ def test_clipping_inside_the_step_is_clipping_before_it(name: str) -> None:
             (size * model(torch.linspace(-1, 1, 8).view(2, 4))).pow(2).sum().backward()
         norm = nn.utils.clip_grad_norm_(before.parameters(), 1.0)
         torch.testing.assert_close(one.norm(), norm)
-        one.step(1.0, one.norm())
-        other.step(1.0, other.norm())
+        one.step(one.norm())
+        other.step(other.norm())
     for a, b in zip(inside.parameters(), before.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
@@ -93,7 +94,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing(name: str) -> None:
             next(model.parameters()).grad[0, 0] = float("inf")  # type: ignore[index]
             held = [p.detach().clone() for p in model.parameters()]
             state = {key: value.clone() for key, value in optimizer.tensors().items()}
-        optimizer.step(1.0, optimizer.norm())
+        optimizer.step(optimizer.norm())
     assert all(torch.equal(a, b) for a, b in zip(held, model.parameters(), strict=True))
     assert all(torch.equal(value, state[key]) for key, value in optimizer.tensors().items())
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from qkv.common.errors import QkvError, UsageError
+from qkv.common.errors import QkvError
+from qkv.common.progress import Bar
 from qkv.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -96,23 +97,48 @@ def similar(
     typer.echo(json.dumps({"a": a, "b": b, "cosine": cosine}, ensure_ascii=False) if as_json else f"{cosine:.4f}")
 
 
-@app.command(epilog="Examples:  qkv translate FOLDER 'Two dogs play.'   |   qkv translate FOLDER - < lines.txt")
+@app.command(epilog="Examples:  qkv translate FOLDER 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
 def translate(
-    model: Annotated[str, MODEL],
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model folder or a built-in translator.", show_default=False)
+    ],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)
+    ] = None,
+    file: Annotated[str | None, typer.Option("--file", "--in", help="A file of lines; .gz, .zip and such too.")] = None,
+    out: Annotated[str | None, typer.Option(help="A file to write, whole or not at all; else standard output.")] = None,
+    beam: Annotated[int, typer.Option(help="Hypotheses kept side by side; 1 takes the likeliest token.")] = 4,
+    nbest: Annotated[int, typer.Option(help="Translations of each text, as number ||| text ||| score.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="Greater favours longer translations.")] = 1.0,
+    max_length: Annotated[int | None, typer.Option(help="The most tokens of a sentence's translation.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="What every translation begins with.")] = None,
+    forbid: Annotated[list[str] | None, typer.Option(help="A word that is never said; may be repeated.")] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="Print each translation's score.")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Print which words belong together: 0-0 1-2.")
+    ] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Translate each text: one line out for one line in."""
+    """Translate each text: one line out for one line in, in the same order, as they come."""
     from qkv import predict
+    from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
+    from qkv.cli.translations import translate_lines
 
-    lines = _texts(texts)
     loaded = predict.load(model, device=device)
-    with _progress(len(lines), "translating") as advance:
-        found = loaded.translate(lines, progress=advance)
-    for text, translation in zip(lines, found, strict=True):
-        row = {"text": text, "translation": translation}
-        typer.echo(json.dumps(row, ensure_ascii=False) if as_json else translation)
+    options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_length": max_length}
+    lines = translate_lines(
+        loaded,
+        find_texts(texts or [], file),
+        options | {"prefix": prefix, "forbidden": forbid or [], "chunk": chunk_of(texts or [])},
+        scores=scores,
+        alignments=alignments,
+        as_json=as_json,
+    )
+    with opened(out) as write, _progress(count_texts(texts or [], file), "translating") as advance:
+        for line in lines:
+            write(line)
+            advance(1)
 
 
 @app.command(epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=[a.en,a.de] --resume")
@@ -164,36 +190,24 @@ def evaluate(
     from qkv.training.config import DataConfig
 
     columns = override(DataConfig(), dict(map(parse_change, changes or [])))
-    scores = evaluation.evaluate(predict.load(model, device=device), data, columns)
+    loaded = predict.load(model, device=device)
+    with _progress(None, "evaluating") as advance:
+        scores = evaluation.evaluate(loaded, data, columns, advance)
     typer.echo(json.dumps(report(scores), ensure_ascii=False) if as_json else table(scores))
 
 
 def _texts(arguments: list[str]) -> list[str]:
     """Take the texts given, or one a line from standard input."""
-    if arguments != ["-"]:
-        return arguments
-    data = sys.stdin.buffer.read()
-    try:
-        text = data.decode("utf-8").removesuffix("\n")  # a line ends at a newline alone
-    except UnicodeDecodeError as error:
-        raise UsageError(f"standard input is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from None
-    if not data:
-        raise UsageError("standard input is empty: give at least one line")
-    return [line.removesuffix("\r") for line in text.split("\n")]
+    from qkv.cli.texts import find_texts
+
+    return list(find_texts(arguments, None))
 
 
 @contextmanager
-def _progress(total: int, what: str) -> Iterator[Any]:
-    """Show a bar on standard error for long work; nothing where it is not a terminal."""
-    if total < 64 or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
+def _progress(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
+    """Show a bar for long work, or for work that nobody knows the length of (None)."""
+    with Bar(what, total=total, long=total is None or total >= 64) as bar:
+        yield bar.add
 
 
 def run() -> None:

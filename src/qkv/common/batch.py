@@ -185,16 +185,19 @@ T = TypeVar("T")
 def move(batch: T, device: torch.device | str) -> T:
     """Return a batch on another device; what a layout has worked out stays worked out."""
     if isinstance(batch, Tensor):
-        if torch.device(device).type == "cuda" and batch.device.type == "cpu":
-            batch = batch.pin_memory()  # else a large copy waits until the device has done all before it
-        return batch.to(device, non_blocking=True)  # type: ignore[return-value]
+        # From memory that is not pinned, a large copy waits until the device has done all before it.
+        pin = torch.device(device).type == "cuda" and batch.device.type == "cpu"
+        return (batch.pin_memory() if pin else batch).to(device, non_blocking=True)  # type: ignore[return-value]
     if isinstance(batch, Ragged):
         moved = dataclasses.replace(batch, offsets=move(batch.offsets, device), lengths=move(batch.lengths, device))
-        moved.__dict__["host_lengths"] = batch.host_lengths
+        if batch.lengths.device.type == "cpu":
+            moved.__dict__["host_lengths"] = batch.host_lengths
         return moved
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
         fields = {field.name: move(getattr(batch, field.name), device) for field in dataclasses.fields(batch)}
         return dataclasses.replace(batch, **fields)
+    if isinstance(batch, dict):
+        return {name: move(part, device) for name, part in batch.items()}  # type: ignore[return-value]
     return batch
 
 
@@ -205,6 +208,19 @@ def layouts(batch: object) -> list[Ragged]:
     if dataclasses.is_dataclass(batch):
         return [layout for field in dataclasses.fields(batch) for layout in layouts(getattr(batch, field.name))]
     return [layout for part in batch.values() for layout in layouts(part)] if isinstance(batch, dict) else []
+
+
+UNITS = {"tok": "tokens", "img": "images", "words": "words"}
+
+
+def size(batch: object) -> tuple[int, str]:
+    """Say how much a batch holds and of what: tokens, images, or words asked for (one of `UNITS`)."""
+    if isinstance(batch, Words):
+        return len(batch.outputs), "words"
+    inputs = batch.inputs if isinstance(batch, Labelled) else batch
+    if isinstance(inputs, Images):
+        return len(inputs.pixels), "img"
+    return sum(layout.num_rows for layout in layouts(batch)), "tok"
 
 
 def _row(sequences: Sequence[Sequence[int]], device: torch.device | str | None) -> Tensor:

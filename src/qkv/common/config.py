@@ -58,16 +58,25 @@ def override(config: C, changes: Mapping[str, Any], *, where: str = "") -> C:
     plain = {key: value for key, value in changes.items() if "." not in key}
     current = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     changed = from_dict(type(config), {**current, **plain}, where=where)
-    for key in changes.keys() - plain.keys():
+    for key in (key for key in changes if key not in plain):
         head, _, rest = key.partition(".")
         inner = getattr(changed, head, None)
         if isinstance(inner, dict):
-            changed = dataclasses.replace(changed, **{head: {**inner, rest: changes[key]}})  # type: ignore[type-var]
+            changed = dataclasses.replace(changed, **{head: _nested(inner, rest, changes[key])})  # type: ignore[type-var]
             continue
         if not dataclasses.is_dataclass(inner):
             raise unknown(f"key of {type(config).__name__}", key, current)
         changed = dataclasses.replace(changed, **{head: override(inner, {rest: changes[key]}, where=f"{where}{head}.")})  # type: ignore[type-var]
     return changed
+
+
+def _nested(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """Return a table of tables with one dotted key changed."""
+    head, dot, rest = key.partition(".")
+    if not dot:
+        return {**table, head: value}
+    inner = table.get(head, {})
+    return {**table, head: _nested(inner if isinstance(inner, Mapping) else {}, rest, value)}
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:

@@ -27,9 +27,18 @@ class Scored(Protocol):
 
 
 class Stepper(Protocol):
-    """A model in the middle of decoding: one token in, the scores of the next one out, for each sequence."""
+    """A model in the middle of decoding: one token in, the scores of the next one out, for each of R rows.
+
+    At first each sequence has one row. Rows of one sequence lie together, in the order of the sequences.
+    """
 
     device: Any
 
     def step(self, ids: Tensor) -> Tensor:
-        """Read a token of each sequence. Shape: [B] -> [B, V]."""
+        """Read a token of each row. Shape: [R] -> [R, V]."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` held: a row may be repeated, moved within its sequence, or left out.
+
+        Shape: [rows from now on].
+        """

@@ -80,13 +80,13 @@ class Ragged:
 
     @property
     def first(self) -> Tensor:
-        """The first row of each sequence. Shape: [B]."""
-        return self.offsets[:-1].long()
+        """The first row of each sequence; of an empty one, some row. Shape: [B]."""
+        return self.offsets[:-1].long().clamp_max(self.num_rows - 1)
 
     @property
     def last(self) -> Tensor:
-        """The last row of each sequence. Shape: [B]."""
-        return self.first + self.lengths.long() - 1
+        """The last row of each sequence; of an empty one, some row. Shape: [B]."""
+        return (self.offsets[:-1].long() + self.lengths.long() - 1).clamp_min(0)
 
     def select(self, sequences: Tensor, lengths: Tensor) -> Ragged:
         """Keep some sequences, in rising order, each cut to a new length; the rows stay where they are."""
@@ -98,6 +98,20 @@ class Ragged:
             num_rows=self.num_rows,
             packed=False,
         )
+
+    def twice(self) -> Ragged:
+        """Lay out the same sequences two times, one after the other."""
+        found = Ragged(
+            offsets=torch.cat([self.offsets, self.offsets[1:] + self.num_rows]),
+            lengths=self.lengths.repeat(2),
+            max_length=self.max_length,
+            num_rows=2 * self.num_rows,
+            pitch=self.pitch,
+            packed=self.packed,
+        )
+        if "host_lengths" in self.__dict__:
+            found.__dict__["host_lengths"] = 2 * self.host_lengths
+        return found
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Cut a row tensor into one tensor per sequence."""

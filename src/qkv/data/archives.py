@@ -1,4 +1,7 @@
-"""Zip archives: `archive.zip!member.txt` is a path, and an archive with a single member needs no name."""
+"""Zip archives: `archive.zip!member.txt` is a path, and an archive with a single member needs no name.
+
+A member whose name begins with _ or . is about the others (_about.txt, __MACOSX) and is meant only where it is named.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,9 @@ def find_member(name: str) -> tuple[str, str]:
     members = list_members(archive)
     if wanted in members:
         return archive, str(wanted)
-    if wanted is None and len(members) == 1:
-        return archive, members[0]
+    plain = [member for member in members if not member.startswith(("_", "."))]
+    if wanted is None and len(plain or members) == 1:
+        return archive, (plain or members)[0]
     shown = ", ".join(members[:5]) + (", ..." if len(members) > 5 else "")
     many = f"holds {len(members)} files; name one as {archive}!FILE"
     raise UsageError(f"{archive} {many if wanted is None else f'has no member {wanted!r}'} (it holds: {shown})")

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.archives import cut, find_member, is_zipped, match_members, open_member
+from qkv.data.split import cut_part
 from qkv.data.zstd import ZstdReader
 
 PathName = str | os.PathLike[str]
@@ -82,13 +83,22 @@ def content_name(path: PathName) -> str:
 
 
 def expand(paths: Paths) -> list[str]:
-    """Return the files that one path, several paths or patterns (`*`, `?`, `[...]`, `**`) mean, patterns sorted."""
+    """Return the files that one path, several paths or patterns (`*`, `?`, `[...]`, `**`) mean, patterns sorted.
+
+    A part of a file (`#train`, `#valid`, `#test`) stays at the end of the name.
+    """
     if isinstance(paths, str | os.PathLike):
         paths = [paths]
     names = [name for path in paths for name in _matches(os.fspath(path))]
     if not names:
         raise UsageError("no file was given")
     return names
+
+
+def stored_file(path: PathName) -> Path:
+    """Return the file or folder that must be there for a path: without the member of an archive, without the part."""
+    name = os.fspath(path)
+    return Path(name if os.path.exists(name) else cut(cut_part(name)[0])[0])
 
 
 def digest_of(path: PathName) -> str:
@@ -99,7 +109,8 @@ def digest_of(path: PathName) -> str:
     name = os.fspath(path)
     if name.startswith(HUB):
         return _hash([name])
-    stored, member = Path(cut(name)[0]), cut(name)[1]
+    stored = stored_file(name)
+    member = cut(name)[1] or cut_part(name)[1]
     if not stored.exists():
         raise UsageError(f"{stored} does not exist")
     files = sorted(file for file in stored.rglob("*") if file.is_file()) if stored.is_dir() else [stored]
@@ -147,6 +158,9 @@ def _open_plain(name: str) -> BinaryIO:
 
 
 def _matches(name: str) -> list[str]:
+    whole, part = cut_part(name)
+    if part is not None and not os.path.exists(name):
+        return [f"{found}#{part}" for found in _matches(whole)]
     # A file whose name holds brackets is meant itself.
     if name.startswith(HUB) or not glob.has_magic(name) or os.path.exists(name):
         return [name]

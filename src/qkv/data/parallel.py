@@ -1,17 +1,23 @@
-"""Sentences and their translations: two files line by line, or two columns of one table."""
+"""Sentences and their translations: two files line by line, or two columns of one table.
+
+A path that ends in `#train`, `#valid` or `#test` means the pairs whose source falls into that part by its hash: 1 % of
+the sources for each of valid and test. No source is in two parts, and in valid and test each is there once.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from typing import Any
 
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.archives import cut
 from qkv.data.bad_rows import BadRows, check_policy, sift
 from qkv.data.columns import has_header
 from qkv.data.examples import Parallel
 from qkv.data.files import Paths, expand, read_lines
+from qkv.data.split import PARTS, cut_part, keeper
 from qkv.data.tables import Column, Table, as_column, find_format, open_table, shorten, text_of
 
 PAIRS = (("source", "target"), ("src", "tgt"))
@@ -31,7 +37,7 @@ def parallel(
     Two files must have the same number of lines; that they do not is known, and said, when the shorter one ends.
 
     Args:
-        paths: two text files, source first; or tables.
+        paths: two text files, source first; or tables, of which a file with tabs in its first line is one.
         columns: the source and the target column of a table; by default named source and target (or src and tgt), or
             the first two of TSV and CSV, or the only two of JSONL.
         format: tsv, csv, jsonl or parquet, where the names do not tell it.
@@ -40,18 +46,52 @@ def parallel(
         skipped: counts skipped pairs.
     """
     check_policy(bad)
-    names = expand(paths)
+    names = [_named(name) for name in expand(paths)]
     if columns is not None and len(columns) != 2:
         raise UsageError(f"parallel text takes two columns, source and target, got {len(columns)}")
-    if format is None and columns is None and not any(find_format(name) for name in names):
+    if format is None and columns is None and not any(find_format(name) for name, _ in names):
         # A pattern that finds two files does not tell which of them is the source.
-        if len(names) != 2 or isinstance(paths, str | os.PathLike):
+        if len(names) == 2 and not isinstance(paths, str | os.PathLike):
+            (source, part), (target, same) = names
+            if part != same:
+                raise UsageError(f"{source} and {target} are read side by side: name the same part of both")
+            return _parts([(sift(_lines(source, target), _pair, bad, skipped), f"{source}#{part}", part)])
+        if not all(_has_tabs(name) for name, _ in names):
             raise UsageError(
                 f"parallel text is two files, source first, or a table (TSV, CSV, JSONL, Parquet): {paths}"
             )
-        return sift(_lines(*names), _pair, bad, skipped)
-    rows = (row for name in names for row in _rows(open_table(name, format), columns, header))
-    return sift(rows, _pair, bad, skipped)
+    return _parts(
+        (sift(_rows(_open(name, format), columns, header), _pair, bad, skipped), f"{name}#{part}", part)
+        for name, part in names
+    )
+
+
+def _named(name: str) -> tuple[str, str | None]:
+    """Cut a name into the file and its part; a file whose own name ends in #train is meant itself."""
+    return (name, None) if os.path.exists(name) else cut_part(name)
+
+
+def _parts(sources: Iterable[tuple[Iterator[Parallel], str, str | None]]) -> Iterator[Parallel]:
+    """Give the pairs of each source, or those of its part."""
+    keepers = {part: keeper(part) for part in PARTS}
+    found, asked = False, ""
+    for pairs, name, part in sources:
+        asked = asked or (name if part else "")
+        for pair in pairs:
+            if part is None or keepers[part](pair.source):
+                found = True
+                yield pair
+    if asked and not found:
+        raise QkvError(f"{asked} is empty: no source sentence of the file falls into that part")
+
+
+def _has_tabs(name: str) -> bool:
+    """Tell whether a file that is there begins with a line of several cells."""
+    return os.path.isfile(cut(name)[0]) and any("\t" in line for _, line in islice(read_lines(name), 1))
+
+
+def _open(name: str, format: str | None) -> Table:
+    return open_table(name, format or find_format(name) or ("tsv" if _has_tabs(name) else None))
 
 
 def _lines(source: str, target: str) -> Iterator[tuple[str, Any]]:
@@ -61,9 +101,19 @@ def _lines(source: str, target: str) -> Iterator[tuple[str, Any]]:
     for number, (first, second) in enumerate(zip_longest(left, right), 1):
         if first is None or second is None:
             longer = number + sum(1 for _ in (right if first is None else left))
-            counts = (number - 1, longer) if first is None else (longer, number - 1)
-            raise QkvError(f"{source} has {counts[0]} lines, {target} has {counts[1]}; parallel files have as many")
+            raise QkvError(_unlike(source, target, number - 1, longer, first is None))
         yield f"{source}:{number}", (first[1], second[1])
+    if number == 0:
+        raise QkvError(f"{source} and {target} are empty")
+
+
+def _unlike(source: str, target: str, short: int, long: int, source_ends: bool) -> str:
+    """Say which lines of two files have no partner."""
+    counts = (short, long) if source_ends else (long, short)
+    lines = f"line {long}" if long == short + 1 else f"lines {short + 1} to {long}"
+    have = "has" if long == short + 1 else "have"
+    of = target if source_ends else source
+    return f"{source} has {counts[0]} lines, {target} has {counts[1]}: {lines} of {of} {have} no partner"
 
 
 def _rows(table: Table, columns: Sequence[Column] | None, header: bool | None) -> Iterator[tuple[str, Any]]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
+from collections.abc import Callable
 
 from qkv.common.errors import UsageError
+
+PARTS = ("train", "valid", "test")
+SHARE = 0.01  # of the source sentences, for each of valid and test
 
 
 def held_out(key: str, share: float, seed: int) -> bool:
@@ -20,3 +25,43 @@ def held_out(key: str, share: float, seed: int) -> bool:
         raise UsageError(f"a share is a number from 0 to 1, got {share}")
     digest = hashlib.blake2b(f"{seed}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * 2**64
+
+
+def cut_part(path: str) -> tuple[str, str | None]:
+    """Cut `pairs.tsv#valid` into the path and the part of it that is meant; other paths mean all of the file."""
+    head, _, part = path.rpartition("#")
+    return (head, part) if head and part in PARTS else (path, None)
+
+
+def part_of(source: str) -> str:
+    """Return the part that a source sentence belongs to, by its words alone."""
+    key = sentence_key(source)
+    if held_out(key, SHARE, 0):
+        return "test"
+    return "valid" if held_out(key, 2 * SHARE, 0) else "train"  # a larger share holds out a superset
+
+
+def sentence_key(source: str) -> str:
+    """Return what sentences have in common that differ in case, spaces, accents' coding and final marks alone."""
+    folded = " ".join(unicodedata.normalize("NFKC", source).casefold().split())
+    end = len(folded)
+    while end and not folded[end - 1].isalnum():
+        end -= 1
+    return folded[:end] or folded
+
+
+def keeper(part: str) -> Callable[[str], bool]:
+    """Return what tells whether a pair with this source is kept; of valid and test only the first of each source is."""
+    seen: set[str] = set()
+
+    def keep(source: str) -> bool:
+        if part_of(source) != part:
+            return False
+        if part == "train":
+            return True
+        key = sentence_key(source)
+        known = key in seen
+        seen.add(key)
+        return not known
+
+    return keep

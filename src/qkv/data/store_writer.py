@@ -32,6 +32,10 @@ CHUNK_ROWS, CHUNK_VALUES = 1024, 1 << 18  # written at a time
 PIECE = 1 << 16  # bytes of one system call
 
 
+class NoRows(UsageError):
+    """There was nothing to store."""
+
+
 class Writer:
     """All columns while they are written."""
 
@@ -89,7 +93,7 @@ class Writer:
 
     def _finish(self, key: str) -> dict[str, Any]:
         if not self.rows:
-            raise UsageError(f"there are no rows to write to {self.folder}")
+            raise NoRows(f"there are no rows to write to {self.folder}")
         self._flush()
         for file in self._files():
             os.fsync(file.handle.fileno())

@@ -31,12 +31,14 @@ class Analogy(NamedTuple):
 
 
 def read_analogies(lines: Iterable[str]) -> Iterator[Analogy]:
-    """Read the form of `questions-words.txt`: `: section` opens a section, other lines hold four words."""
+    """Read the form of `questions-words.txt`: `: section` opens a section, `#` a comment; the rest is four words."""
     section = ""
     for number, line in enumerate(lines, 1):
         words = line.split()
         if line.startswith(":"):
             section = line[1:].strip()
+        elif line.startswith("#"):
+            continue
         elif len(words) == 4:
             yield Analogy(section, *words)
         elif words:
@@ -75,6 +77,7 @@ class Vectors:
         for row, word in enumerate(islice(words, restrict)):
             rows.setdefault(self._fold(word), row)
         self._place = {word: place for place, word in enumerate(rows)}
+        self.signature = f"case:{'lc' if lowercase else 'mixed'}|vocabulary:{len(rows)}"
         chosen = np.asarray(vectors)[list(rows.values())].astype(np.float32)
         self.unit_VD = chosen / np.maximum(np.linalg.norm(chosen, axis=1, keepdims=True), 1e-12)
 
@@ -118,7 +121,7 @@ class Analogies:
             raise UsageError(f"none of {self._asked} analogies has vectors for all its words")
         parts = {"coverage": self._all.count / self._asked}
         parts |= {name: self._sections[name].value for name in sorted(self._sections)}
-        return self._all.score("analogies", signature=f"method:3cosadd|vocabulary:{len(self._vectors)}", parts=parts)
+        return self._all.score("analogies", signature=f"method:3cosadd|{self._vectors.signature}", parts=parts)
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -159,5 +162,5 @@ class WordSimilarity:
             raise UsageError(f"none of {self._asked} pairs has vectors for both its words")
         score = self._ranks.result()
         parts = {"coverage": score.count / self._asked, "pearson": self._line.result().value}
-        signature = f"{score.signature}|vocabulary:{len(self._vectors)}"
+        signature = f"{score.signature}|{self._vectors.signature}"
         return replace(score, name="word-similarity", signature=signature, parts=parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from qkv.common.batch import Pairs, Tokens
@@ -75,23 +76,38 @@ class RecurrentSeq2Seq(Headed):
         memory, state = self.encode(batch.source)
         return self.decode(batch.target, memory, state)[0]
 
+    @torch.no_grad()
     def start(self, source: Tokens) -> RecurrentDecoding:
-        """Read the sources and stand ready to decode."""
+        """Read the sources and stand ready to decode: the first step gets the tokens that start the targets."""
         return RecurrentDecoding(self, *self.encode(source))
 
 
 class RecurrentDecoding:
-    """A recurrent network in the middle of decoding."""
+    """A recurrent network in the middle of decoding; its attention wants one memory for each row."""
 
     def __init__(self, model: RecurrentSeq2Seq, memory: Hidden, state: RecurrentState) -> None:
         self.model, self.memory, self.state = model, memory, state
         self.device = memory.states.device
         self.layout = Ragged.of([1] * memory.layout.num_sequences, self.device)
+        self._source, self._of_row = memory, list(range(memory.layout.num_sequences))
 
+    @torch.no_grad()
     def step(self, ids: Tensor) -> Tensor:
-        """Shape: [B] -> [B, V]."""
+        """Shape: [R] -> [R, V]."""
         hidden, self.state = self.model.decode(Tokens(ids, self.layout), self.memory, self.state)
         return self.model.logits(hidden, "lm")
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` held."""
+        self.state = self.state.select(rows)
+        of_row = [self._of_row[row] for row in rows.tolist()]
+        if of_row == self._of_row:  # rows moved within their sequences: the same memory lies before each
+            return
+        self._of_row = of_row
+        self.layout = Ragged.of([1] * len(of_row), self.device)
+        parts, lengths = self._source.split(), self._source.layout.host_lengths
+        states = torch.cat([parts[b] for b in of_row])
+        self.memory = Hidden(states, Ragged.of([lengths[b] for b in of_row], self.device))
 
 
 def build(config: RNNConfig) -> RecurrentSeq2Seq:

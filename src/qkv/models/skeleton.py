@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
+from qkv.models.steppers import PromptDecoding, SourceDecoding
 from qkv.nn.attention import Frame
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
@@ -93,6 +95,12 @@ class Transformer(Headed):
         frame = Frame.of(batch.layout, cache=cache)
         return Hidden(self.stack(self.embeddings(batch, frame.place), frame), batch.layout)
 
+    @torch.no_grad()
+    def start(self, prompts: Tokens) -> PromptDecoding:
+        """Read the prompts but for their last tokens, which the first step gets (`PromptDecoding.first`)."""
+        self.head("lm")  # a model that cannot say the next token is an error before any work
+        return PromptDecoding(self, prompts)
+
 
 class EncoderDecoder(Headed):
     """An encoder that reads the source and a decoder that attends to it."""
@@ -137,21 +145,7 @@ class EncoderDecoder(Headed):
         """Compute the states of every target token."""
         return self.decode(batch.target, self.encode(batch.source))
 
-    def start(self, source: Tokens) -> CachedDecoding:
-        """Read the sources and stand ready to decode."""
-        return CachedDecoding(self, self.encode(source))
-
-
-class CachedDecoding:
-    """An encoder-decoder in the middle of decoding: it reads one token of each sequence and scores the next."""
-
-    def __init__(self, model: EncoderDecoder, memory: Hidden) -> None:
-        self.model, self.memory = model, memory
-        self.device = memory.states.device
-        self.cache = KeyValueCache(memory.layout.num_sequences)
-        self.layout = Ragged.of([1] * memory.layout.num_sequences, self.device)
-
-    def step(self, ids: Tensor) -> Tensor:
-        """Shape: [B] -> [B, V]."""
-        hidden = self.model.decode(Tokens(ids, self.layout), self.memory, self.cache)
-        return self.model.logits(hidden, "lm")
+    @torch.no_grad()
+    def start(self, source: Tokens) -> SourceDecoding:
+        """Read the sources and stand ready to decode: the first step gets the tokens that start the targets."""
+        return SourceDecoding(self, self.encode(source))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.common.ragged import Ragged
@@ -25,6 +26,7 @@ class KeyValueCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
         self._memory: dict[int, tuple[Tensor, Tensor]] = {}
         self._rows = torch.zeros(0, dtype=torch.int64)
+        self._shared: Tensor | None = None  # first tokens that two slots have in common; None: nothing. [slots, slots]
 
     def begin(self, queries: Ragged) -> None:
         """Make room for the new tokens: `keys` is then the layout of all tokens, `positions` those of the new ones."""
@@ -32,7 +34,7 @@ class KeyValueCache:
         before = torch.tensor(self.lengths, device=device)
         self.lengths = [old + new for old, new in zip(self.lengths, queries.host_lengths, strict=True)]
         if max(self.lengths) > self.capacity:
-            self._grow(max(self.lengths))
+            self._resize(self.num_sequences, max(2 * self.capacity, *self.lengths))
         self.keys = Ragged(
             offsets=torch.arange(self.num_sequences + 1, device=device, dtype=torch.int32) * self.capacity,
             lengths=torch.tensor(self.lengths, device=device, dtype=torch.int32),
@@ -41,8 +43,10 @@ class KeyValueCache:
             pitch=self.capacity,
             packed=False,
         )
-        self.positions = queries.position_of + before[queries.sequence_of]
-        self._rows = queries.sequence_of * self.capacity + self.positions
+        self.keys.__dict__["host_lengths"] = self.lengths  # known here: nobody needs to ask the device
+        sequence = queries.sequence_of
+        self.positions = queries.position_of + before[sequence]
+        self._rows = sequence * self.capacity + self.positions
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add a layer's new keys and values; returns all of them, laid out as `keys`. Shape: [T, K, H] -> [S, K, H]."""
@@ -50,7 +54,8 @@ class KeyValueCache:
             shape = (self.num_sequences * self.capacity, *k.shape[1:])
             self._layers[layer] = (k.new_zeros(shape), v.new_zeros(shape))
         old = self._layers[layer]
-        old[0][self._rows], old[1][self._rows] = k, v
+        for x, new in zip(old, (k, v), strict=True):
+            x.index_copy_(0, self._rows, new)
         return old
 
     def remember(self, layer: int, compute: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -60,22 +65,59 @@ class KeyValueCache:
         return self._memory[layer]
 
     def reorder(self, sequences: Tensor) -> None:
-        """Make slot i continue what slot `sequences[i]` held: how beams move, and how finished sequences leave."""
-        for layer, (k, v) in self._layers.items():
-            self._layers[layer] = (self._slots(k)[sequences].flatten(0, 1), self._slots(v)[sequences].flatten(0, 1))
-        self.lengths = [self.lengths[b] for b in sequences.tolist()]
-        self.num_sequences = len(self.lengths)
+        """Make slot i continue what slot `sequences[i]` held: how beams move, and how finished sequences leave.
 
-    def _grow(self, needed: int) -> None:
-        old, capacity = self.capacity, max(2 * self.capacity, needed)
+        A slot that takes over another's tokens copies only those that it does not hold already: the beams of one
+        source mostly differ in their last few.
+        """
+        order = sequences.cpu()
+        count, slots = len(order), torch.arange(len(order))
+        if count == self.num_sequences and torch.equal(order, slots):
+            return
+        if count > self.num_sequences:
+            self._resize(count, self.capacity)
+        moved = order != slots
+        to, origin = slots[moved], order[moved]
+        lengths = torch.tensor(self.lengths)[order]
+        start = torch.zeros_like(to) if self._shared is None else self._shared[to, origin]
+        self._copy(origin, to, start, lengths[moved])
+        self._share(order, lengths)
+        self.lengths, self.num_sequences = lengths.tolist(), count
+        rows = count * self.capacity
+        self._layers = {layer: (k[:rows], v[:rows]) for layer, (k, v) in self._layers.items()}
+
+    def _copy(self, origin: Tensor, to: Tensor, start: Tensor, end: Tensor) -> None:
+        """Copy tokens start ... end - 1 of slots `origin` to slots `to`. Shape of each: [moved]."""
+        counts = end - start
+        position = torch.arange(int(counts.sum())) + (start - counts.cumsum(0) + counts).repeat_interleave(counts)
+        read = (origin * self.capacity).repeat_interleave(counts) + position
+        written = (to * self.capacity).repeat_interleave(counts) + position
+        device = self._rows.device
+        read, written = read.to(device), written.to(device)
+        for pair in self._layers.values():
+            for x in pair:
+                x.index_copy_(0, written, x.index_select(0, read))
+
+    def _share(self, order: Tensor, lengths: Tensor) -> None:
+        """Keep track of what slots have in common: all of it where they continue the same one."""
+        same = order.unsqueeze(1) == order
+        if self._shared is not None:
+            self._shared = torch.where(same, lengths, self._shared[order][:, order])
+        elif bool(same.sum() > len(order)):
+            self._shared = torch.where(same, lengths, 0)
+
+    def _resize(self, count: int, capacity: int) -> None:
+        """Make more slots, or longer ones."""
+        held, length = self.num_sequences, self.capacity
         for layer, pair in self._layers.items():
             wider = []
             for x in pair:
-                room = x.new_zeros(self.num_sequences, capacity, *x.shape[1:])
-                room[:, :old] = self._slots(x)
+                room = x.new_zeros(count, capacity, *x.shape[1:])
+                room[:held, :length] = x.view(held, length, *x.shape[1:])
                 wider.append(room.flatten(0, 1))
             self._layers[layer] = (wider[0], wider[1])
-        self.capacity = capacity
-
-    def _slots(self, x: Tensor) -> Tensor:
-        return x.view(self.num_sequences, self.capacity, *x.shape[1:])
+        more = count - held
+        if self._shared is not None:
+            self._shared = F.pad(self._shared, (0, more, 0, more))
+        self.lengths = self.lengths + [0] * more
+        self.num_sequences, self.capacity = count, capacity

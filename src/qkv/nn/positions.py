@@ -89,6 +89,8 @@ class Placement:
 class NoPosition(nn.Module):
     """No position inside attention: order comes from the embeddings, from the causal order, or not at all."""
 
+    fixed_shapes = True  # what it does depends on shapes alone, so that a step can be recorded
+
     def place(self, place: Place, num_layers: int) -> list[Placement]:
         """Return the placement of each layer."""
         del place
@@ -105,6 +107,8 @@ class _WithBias(Placement):
 
 class BucketedPosition(NoPosition):
     """One learned scalar per head and bucket: exact for near distances, logarithmic up to `max_distance`."""
+
+    fixed_shapes = False
 
     def __init__(self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, causal: bool = False) -> None:
         super().__init__()
@@ -134,6 +138,8 @@ class BucketedPosition(NoPosition):
 
 class AlibiPosition(NoPosition):
     """-slope · |distance| on each head; nothing is learned, and longer sequences need nothing new."""
+
+    fixed_shapes = False
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
@@ -167,6 +173,8 @@ class _ShawPlacement(Placement):
 
 class ShawPosition(NoPosition):
     """A vector per distance, clipped at `max_distance`, for keys and for values; each layer has its own."""
+
+    fixed_shapes = False
 
     def __init__(self, num_layers: int, head_dim: int, *, max_distance: int = 16) -> None:
         super().__init__()
@@ -254,6 +262,8 @@ class DynamicRotaryPosition(NoPosition):
     whatever comes later, so a token's state never changes afterwards: the model stays causal, and a cached step gives
     the numbers of the whole pass. (Rules that take c from the longest sequence of the batch have neither property.)
     """
+
+    fixed_shapes = False
 
     def __init__(self, head_dim: int, *, trained: int, base: float = 10_000.0, scale: float = 1.0) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -13,7 +14,23 @@ from qkv.objectives.parts import Losses, number_asked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify:
+class _Labels:
+    """One part, over the labels of a batch."""
+
+    part: ClassVar[str] = "classify"
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {self.part: 1.0}
+
+    def counts(self, batch: Labelled) -> dict[str, Tensor]:
+        """Count the targets."""
+        return {self.part: number_asked(batch.labels)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classify(_Labels):
     """One class of several.
 
     Attributes:
@@ -24,52 +41,27 @@ class Classify:
     smoothing: float = 0.0
     head: str = "classify"
 
-    @property
-    def weights(self) -> dict[str, float]:
-        """One part."""
-        return {"classify": 1.0}
-
-    def counts(self, batch: Labelled) -> dict[str, Tensor]:
-        """Count the targets."""
-        return {"classify": number_asked(batch.labels)}
-
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every sequence or picture."""
         logits = model.logits(model(batch.inputs), self.head)
-        return {"classify": cross_entropy(logits, batch.labels, smoothing=self.smoothing)}
+        return {self.part: cross_entropy(logits, batch.labels, smoothing=self.smoothing)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyAny:
+class ClassifyAny(_Labels):
     """Any of several classes: each is a yes or a no of its own, and a target of its own."""
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """One part."""
-        return {"classify": 1.0}
-
-    def counts(self, batch: Labelled) -> dict[str, Tensor]:
-        """Count the targets."""
-        return {"classify": number_asked(batch.labels)}
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every class of every sequence or picture."""
-        return {"classify": binary_cross_entropy(model.logits(model(batch.inputs), "classify"), batch.labels)}
+        return {self.part: binary_cross_entropy(model.logits(model(batch.inputs), "classify"), batch.labels)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regress:
+class Regress(_Labels):
     """A number, by squared error. A wanted number of exactly -100 is not asked for."""
 
-    @property
-    def weights(self) -> dict[str, float]:
-        """One part."""
-        return {"regress": 1.0}
-
-    def counts(self, batch: Labelled) -> dict[str, Tensor]:
-        """Count the targets."""
-        return {"regress": number_asked(batch.labels)}
+    part: ClassVar[str] = "regress"
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every sequence."""
-        return {"regress": squared_error(model.logits(model(batch.inputs), "regress"), batch.labels)}
+        return {self.part: squared_error(model.logits(model(batch.inputs), "regress"), batch.labels)}

@@ -16,7 +16,7 @@ from qkv.objectives.parts import Losses, Objective
 class Mixture:
     """Learn several things at once: a batch for each, the losses weighted and added.
 
-    A part is named "objective.part". A step may bring only some of the batches.
+    A part is named "objective/part". A step may bring only some of the batches.
 
     Attributes:
         objectives: each objective and its weight, by the name its batch has.
@@ -32,7 +32,7 @@ class Mixture:
     def weights(self) -> dict[str, float]:
         """Each objective's weights times its own."""
         return {
-            f"{name}.{part}": weight * inner
+            f"{name}/{part}": weight * inner
             for name, (objective, weight) in self.objectives.items()
             for part, inner in objective.weights.items()
         }
@@ -40,7 +40,7 @@ class Mixture:
     def counts(self, batch: Mapping[str, Any]) -> dict[str, Tensor]:
         """Each objective's own."""
         return {
-            f"{name}.{key}": count
+            f"{name}/{key}": count
             for name, part in batch.items()
             for key, count in self._objective(name).counts(part).items()
         }
@@ -49,7 +49,7 @@ class Mixture:
         """Run each objective on the batch of its name."""
         losses: Losses = {}
         for name, part in batch.items():
-            losses |= {f"{name}.{key}": loss for key, loss in self._objective(name)(model, part).items()}
+            losses |= {f"{name}/{key}": loss for key, loss in self._objective(name)(model, part).items()}
         return losses
 
     def _objective(self, name: str) -> Objective:

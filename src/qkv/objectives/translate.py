@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qkv.common.batch import Translated
+from qkv.common.batch import Pairs, Tokens, Translated
 from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
@@ -42,23 +42,24 @@ class Translate:
         return {"translate": 2 * one, "agreement": one} if self._twice else {"translate": one}
 
     def __call__(self, model: Scored, batch: Translated) -> Losses:
-        """Run one pass, or two where there is a gradient to be had from their distance."""
-        log_p = self._pass(model, batch)
-        first = of_log(log_p, batch.wanted, smoothing=self.smoothing)
+        """Run one pass, or two side by side where there is a gradient to be had from their distance."""
         if not self._twice:
-            return {"translate": first}
-        log_q = self._pass(model, batch)
-        second = of_log(log_q, batch.wanted, smoothing=self.smoothing)
-        sums = {name: first.sums[name] + second.sums[name] for name in first.sums}
-        both = LossOutput(first.total + second.total, first.count + second.count, sums)
-        return {"translate": both, "agreement": distance(log_p, log_q, batch.wanted)}
+            log_p = log_softmax(model.logits(model(batch.pairs), "lm"))
+            return {"translate": of_log(log_p, batch.wanted, smoothing=self.smoothing)}
+        pairs = Pairs(_twice(batch.pairs.source), _twice(batch.pairs.target))
+        log_p = log_softmax(model.logits(model(pairs), "lm"))
+        both = of_log(log_p, batch.wanted.repeat(2), smoothing=self.smoothing)
+        one, other = log_p.chunk(2)
+        return {"translate": both, "agreement": distance(one, other, batch.wanted)}
 
     @property
     def _twice(self) -> bool:
         return self.agreement > 0 and torch.is_grad_enabled()
 
-    def _pass(self, model: Scored, batch: Translated) -> Tensor:
-        return log_softmax(model.logits(model(batch.pairs), "lm"))
+
+def _twice(tokens: Tokens) -> Tokens:
+    """The same sequences two times in one batch: dropout differs between the two."""
+    return Tokens(tokens.ids.repeat(2), tokens.layout.twice())
 
 
 def distance(log_p_TV: Tensor, log_q_TV: Tensor, wanted: Tensor) -> LossOutput:

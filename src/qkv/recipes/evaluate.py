@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from qkv.common.errors import UsageError
-from qkv.data.examples import Question
+from qkv.common.errors import UsageError, unknown
+from qkv.data.examples import Classified, Question
+from qkv.data.files import expand
 from qkv.data.questions import questions
 from qkv.data.tagged import tagged
 from qkv.decoding.spans import best_span
 from qkv.evaluation.answers import AnswerF1, ExactMatch
-from qkv.evaluation.classification import F1, Accuracy, Matthews
+from qkv.evaluation.classification import F1, Accuracy, Matthews, MultiLabelF1
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.entities import EntityF1
 from qkv.evaluation.language import Perplexity
 from qkv.evaluation.score import Score
 from qkv.evaluation.translation import Bleu, Chrf
+from qkv.evaluation.word_files import score_file
+from qkv.evaluation.words import Vectors
 from qkv.predict import Model
 from qkv.training.config import DataConfig
 from qkv.training.tasks.base import chunks
@@ -48,6 +51,7 @@ def evaluator_of(model: Model) -> Evaluator:
         "tag": _tags,
         "span": _answers,
         "lm": _language,
+        "context": _words,
     }
     for head, evaluator in table.items():
         if head in heads:
@@ -68,30 +72,71 @@ def _translation(model: Model, paths: Sequence[str], data: DataConfig, progress:
 
 def _classes(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
     if data.separator:
-        raise UsageError("models with several labels for one example are not evaluated yet (separator)")
+        return _class_sets(model, paths, data, progress)
     metrics: list[Any] = [Accuracy(), F1(average="macro"), Matthews()]
-    for chunk in chunks(ClassifyTask().examples(paths, data), CHUNK):
-        for example, scores in zip(chunk, _scores(model, chunk), strict=True):
-            for metric in metrics:
-                metric.add(model.labels[int(scores.argmax())], example.labels[0])
-        progress(len(chunk))
+    names = _names(model)
+    for example, scores in _scored(model, ClassifyTask().examples(paths, data), "classify", progress):
+        if len(_known(example, names)) != 1:
+            got = f"{example.where}: {len(example.labels)} labels where the model gives one"
+            raise UsageError(f"{got}; for a model that gives several say --set separator=,")
+        for metric in metrics:
+            metric.add(names[int(scores.argmax())], example.labels[0])
     return [metric.result() for metric in metrics]
+
+
+def _class_sets(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    """Any number of classes for each example: those that the model holds for more likely than not."""
+    metrics: list[Any] = [MultiLabelF1(average="micro"), MultiLabelF1(average="macro"), Accuracy(name="exact-match")]
+    names = _names(model)
+    for example, scores in _scored(model, ClassifyTask().examples(paths, data), "classify", progress):
+        said = {name for name, score in zip(names, scores.tolist(), strict=True) if score > 0}
+        for metric in metrics:
+            metric.add(said, _known(example, names))
+    return [metric.result() for metric in metrics]
+
+
+def _names(model: Model) -> tuple[str, ...]:
+    return model.labels or tuple(str(number) for number in range(model.config.num_labels))
+
+
+def _known(example: Classified, names: Sequence[str]) -> set[str]:
+    """Return the labels of an example; one that the model cannot give would count as its mistake."""
+    for label in example.labels:
+        if label not in names:
+            raise UsageError(f"{example.where}: {unknown('label', label, names)}")
+    return set(example.labels)
 
 
 def _numbers(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
     metrics: list[Any] = [Pearson(), Spearman(), MeanSquaredError()]
-    for chunk in chunks(RegressTask().examples(paths, data), CHUNK):
-        for example, score in zip(chunk, _scores(model, chunk), strict=True):
-            for metric in metrics:
-                metric.add(float(score), example.score)
-        progress(len(chunk))
+    for example, score in _scored(model, RegressTask().examples(paths, data), "regress", progress):
+        for metric in metrics:
+            metric.add(float(score), example.score)
     return [metric.result() for metric in metrics]
 
 
-def _scores(model: Model, examples: Sequence[Any]) -> list[torch.Tensor]:
-    second = None if any(example.second is None for example in examples) else [example.second for example in examples]
-    encoded = model.encode([example.text for example in examples], second)
-    return model.logits(encoded.ids, segments=encoded.segments)
+def _scored(
+    model: Model, examples: Iterable[Any], head: str, progress: Callable[[int], None]
+) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Score texts, or pairs of texts, as they stream by."""
+    for chunk in chunks(examples, CHUNK):
+        second = None if any(example.second is None for example in chunk) else [example.second for example in chunk]
+        encoded = model.encode([example.text for example in chunk], second)
+        yield from zip(chunk, model.logits(encoded.ids, segments=encoded.segments, head=head), strict=True)
+        progress(len(chunk))
+
+
+def _words(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:
+    """One score for each file of analogies or of pairs."""
+    del data
+    if model.tokenizer is None or model.tokenizer.kind != "WordLevel":
+        raise UsageError("word vectors are asked for whole words: a folder with a tokenizer of words is needed")
+    table: Any = model.module.inputs
+    special = set(model.tokenizer.specials.values())
+    found = {row: model.tokenizer.token_of(row) for row in range(table.num_embeddings) if row not in special}
+    words = {row: word for row, word in found.items() if word is not None}
+    vectors = Vectors(list(words.values()), table.weight.detach().float().cpu().numpy()[list(words)])
+    return [score_file(path, vectors, progress) for path in expand(paths)]
 
 
 def _tags(model: Model, paths: Sequence[str], data: DataConfig, progress: Callable[[int], None]) -> list[Score]:

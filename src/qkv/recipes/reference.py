@@ -10,7 +10,13 @@ import sys
 import typing
 from typing import Any
 
+from qkv.objectives.classify import Classify
+from qkv.objectives.language import MaskedToken
+from qkv.objectives.translate import Translate
 from qkv.recipes.schema import SHIPPED, Recipe, shipped
+from qkv.training.tasks.language import Hiding
+from qkv.training.tasks.repair import Holes
+from qkv.training.tasks.words import WordSettings
 
 HEAD = """# Recipes
 
@@ -25,11 +31,69 @@ does not exist is an error that names the nearest one. This page is written from
 | --- | --- |
 """
 
+OBJECTIVES = """
+## `[objective]`, by task
+
+| task | key | default | meaning |
+| --- | --- | --- | --- |
+"""
+
+# The configs that the tasks with most to say read their tables into.
+SETTINGS: dict[str, tuple[type[Any], ...]] = {
+    "masked": (Hiding, MaskedToken),
+    "denoise": (Holes,),
+    "translate": (Translate,),
+    "classify": (Classify,),
+    "words": (WordSettings,),
+}
+
+MIXTURE = """
+The tasks `spans` and `denoise` take the keys of `translate` too, and are not smoothed unless asked.
+
+The task `mixture` learns several tasks at once. Each part is named by its task and takes a batch of its own at every
+step, all within one token budget:
+
+```toml
+task = "mixture"
+
+[model]
+preset = "bert-small"
+
+[data]
+train = ["notes.txt", "topics.tsv"]
+
+[data.mix.masked]
+files = ["*.txt"]
+unit = "blank"
+
+[data.mix.classify]
+files = ["*.tsv"]
+
+[objective.mix.masked]
+weight = 1.0
+
+[objective.mix.classify]
+weight = 0.5
+smoothing = 0.1
+```
+"""
+
 
 def reference() -> str:
     """Return the page."""
     lines = [f"| `{name}` | {_first_comment(name)} |" for name in shipped()]
-    return HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
+    page = HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
+    return page + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE
+
+
+def _settings() -> list[str]:
+    """Describe what each task's table `objective` takes."""
+    return [
+        f"| {task} | `{field.name}` | {_default(field)} | {_attributes(cls)[field.name]} |"
+        for task, classes in SETTINGS.items()
+        for cls in classes
+        for field in dataclasses.fields(cls)
+    ]
 
 
 def _first_comment(name: str) -> str:

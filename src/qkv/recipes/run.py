@@ -23,11 +23,13 @@ from qkv.checkpoints.folder import Folder, folder_files, read_folder, write_fold
 from qkv.common import disk
 from qkv.common.config import override, to_toml
 from qkv.common.errors import UsageError, unknown
-from qkv.data.files import digest_of, expand
+from qkv.common.progress import Bar
+from qkv.data.files import digest_of, expand, stored_file
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
 from qkv.data.split import held_out
 from qkv.data.store import Store
+from qkv.data.store_writer import NoRows
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe
 from qkv.tokenizers.text import TextTokenizer
@@ -36,6 +38,7 @@ from qkv.training.loop import Outcome, train
 from qkv.training.run import Job
 from qkv.training.tasks.base import Context, Row, Task
 from qkv.training.tasks.table import TASKS
+from qkv.training.trackers import check_tracker
 
 Say = Callable[[str], None]
 
@@ -60,11 +63,9 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     prepared = prepare(recipe, folder, say)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model = prepared.model.to(where).train()
-    if recipe.train.compile == "yes" or (recipe.train.compile == "auto" and where.type == "cuda"):
-        model.compile()
     job = job_of(recipe, prepared, model, say)
     say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
-    outcome = train(job, recipe.train, recipe.optim, resume=resume)
+    outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
     return outcome
 
@@ -85,12 +86,15 @@ def check(recipe: Recipe) -> None:
         for path in paths:
             if not path.startswith(("phrasebook:", "hf:")):
                 _must_exist(path)
+    if recipe.data.dropout and recipe.task not in ("translate", "mixture"):
+        raise UsageError(f"data.dropout is for translate, alone or in a mixture, not for {recipe.task}")
     TASKS[recipe.task].objective(_settings(recipe))
+    check_tracker(recipe.log)
 
 
 def _must_exist(path: str) -> None:
     for found in expand([path]):
-        if not Path(str(found).partition("!")[0]).exists():
+        if not stored_file(found).exists():
             raise UsageError(f"there is no file {found}")
 
 
@@ -140,7 +144,8 @@ def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokeni
         return found
     say(f"training a {recipe.tokenizer.kind} tokenizer")
     config = replace(recipe.tokenizer, specials=task.specials)
-    tokenizer = train_tokenizer(task.texts(recipe.data.train, recipe.data), config)
+    with Bar("reading texts") as bar:
+        tokenizer = train_tokenizer(bar.each(task.texts(recipe.data.train, recipe.data)), config)
     disk.replace_folder(kept, tokenizer.files(), manifest=False)
     return tokenizer
 
@@ -175,15 +180,18 @@ def _stores(recipe: Recipe, task: Task, context: Context, folder: Path) -> tuple
     relevant = [
         recipe.task,
         asdict(data),
+        dict(context.settings),
         context.labels,
         print_of,
         context.config.max_length if hasattr(context.config, "max_length") else 0,
     ]
 
     def store(name: str, paths: tuple[str, ...], keep: Callable[[Row], bool]) -> Store:
-        identity = [digest_of(path) if Path(path).exists() else path for path in paths]
+        identity = [digest_of(path) if stored_file(path).exists() else path for path in paths]
         key = hashlib.sha256(json.dumps([name, relevant, identity], default=str).encode()).hexdigest()
-        return Store.cached(root / name, key, lambda: (row for row in task.rows(paths, context) if keep(row)))
+        with Bar(f"tokenising {name}") as bar:
+            rows = bar.each(task.rows(paths, context))
+            return Store.cached(root / name, key, lambda: (row for row in rows if keep(row)))
 
     if data.valid:
         return store("train", data.train, lambda _: True), store("valid", data.valid, lambda _: True)
@@ -191,12 +199,19 @@ def _stores(recipe: Recipe, task: Task, context: Context, folder: Path) -> tuple
     share = data.held_out
 
     def out(row: Row) -> bool:
-        return held_out(
-            json.dumps({k: [int(x) for x in v] for k, v in row.items() if hasattr(v, "__len__")}), data.held_out, 0
-        )
+        # texts kept beside their ids (for dropout of merges) say nothing that the ids do not
+        ids = {k: [int(x) for x in v] for k, v in row.items() if hasattr(v, "__len__") and not k.endswith("_text")}
+        return held_out(json.dumps(ids), share, 0)
 
     context.say(f"no data.valid: {share:.0%} of the training examples are held out for it")
-    return store("train", data.train, lambda row: not out(row)), store("valid", data.train, out)
+    kept = store("train", data.train, lambda row: not out(row))
+    try:
+        return kept, store("valid", data.train, out)
+    except NoRows:
+        raise UsageError(
+            f"of {len(kept)} examples none was held out for validation: raise data.held_out (now {share:g}) "
+            "or give data.valid"
+        ) from None
 
 
 def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Job:

@@ -13,6 +13,7 @@ from qkv.common.errors import UsageError, unknown
 from qkv.tokenizers.training import TokenizerConfig
 from qkv.training.config import DataConfig, TrainConfig
 from qkv.training.optim import OptimConfig
+from qkv.training.trackers import LogConfig
 
 SHIPPED = Path(__file__).parent
 
@@ -37,8 +38,8 @@ class Recipe:
     """One full run.
 
     Attributes:
-        task: translate, classify, regress, tag, answer, twins, masked, replaced, causal, spans,
-            words or picture.
+        task: translate, classify, regress, tag, answer, twins, masked, replaced, causal, spans, denoise,
+            words, picture or mixture.
         out: the run's folder; runs/NAME where it is empty.
         model: which model.
         tokenizer: how a tokenizer is trained where the model brings none.
@@ -46,6 +47,7 @@ class Recipe:
         objective: settings of the loss, by the task.
         optim: how weights move.
         train: how long and how carefully.
+        log: what shows the numbers of the run.
     """
 
     task: str = ""
@@ -56,6 +58,7 @@ class Recipe:
     objective: dict[str, Any] = field(default_factory=dict)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    log: LogConfig = field(default_factory=LogConfig)
 
 
 def shipped() -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +18,8 @@ class TrainConfig:
         seed: of weights, dropout and data order.
         workers: threads that prepare batches.
         precision: auto (bf16 on CUDA that has it, else fp32), bf16 or fp32.
-        compile: auto (on CUDA), yes or no.
+        compile: auto, record, yes or no. On CUDA steps are recorded as a graph where they can be; compiling them first
+            pays for a long run and is what yes asks for, auto decides, and no does neither.
         ema: decay of the exponential moving average of the weights, 0 for none.
         average_last: checkpoints whose weights are averaged at the end, 0 for none.
         validate_every: steps between validations; below 1, a share of all steps.
@@ -64,6 +66,10 @@ class DataConfig:
         held_out: share of the training examples for validation where there is no validation file.
         skip_bad: count bad rows and go on, instead of stopping at the first.
         cache: where tokenised examples are kept; beside the run where it is empty.
+        dropout: for translate with a BPE tokenizer, the share of merges that is left out at random each time a training
+            text is read (BPE-dropout); 0 for none. Token budgets count the texts without it.
+        mix: for the task mixture, a table for each part, named by its task: files (patterns of those it reads among the
+            files above) and any of format, unit, text, second, label, max_length and dropout where they differ.
     """
 
     train: tuple[str, ...] = ()
@@ -79,6 +85,8 @@ class DataConfig:
     held_out: float = 0.05
     skip_bad: bool = False
     cache: str = ""
+    dropout: float = 0.0
+    mix: dict[str, Any] = field(default_factory=dict)
 
 
 def every(value: float, total: int) -> int:

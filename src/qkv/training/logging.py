@@ -1,38 +1,36 @@
-"""What a run says: metrics.jsonl, TensorBoard events where it is installed, a bar on standard error."""
+"""What a run says: metrics.jsonl, a tracker besides, a bar on standard error."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from qkv.common.progress import Bar
+from qkv.training.trackers import LogConfig, tracker_of
 
 
 class RunLog:
-    """Appends to metrics.jsonl and tells the trackers; on resuming, lines after the checkpoint are dropped."""
+    """Appends to metrics.jsonl and tells the tracker; on resuming, lines after the checkpoint are dropped."""
 
-    def __init__(self, folder: Path, *, from_step: int = 0) -> None:
+    def __init__(self, folder: Path, config: LogConfig | None = None, *, from_step: int = 0) -> None:
+        self.tracker = tracker_of(config or LogConfig(), folder, from_step)
         self.file = folder / "metrics.jsonl"
         kept = [line for line in self._lines() if line.get("step", 0) <= from_step] if from_step else []
         self.file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
-        self.board = _tensorboard(folder, from_step)
 
     def write(self, step: int, **values: float) -> None:
         """Add one line."""
         with self.file.open("a", encoding="utf-8") as out:
             out.write(json.dumps({"step": step, **values}) + "\n")
-        for name, value in values.items():
-            if self.board is not None:
-                self.board.add_scalar(name, value, step)
+        if self.tracker is not None:
+            self.tracker.write(step, values)
 
     def close(self) -> None:
-        """Flush the trackers."""
-        if self.board is not None:
-            self.board.close()
+        """Flush the tracker."""
+        if self.tracker is not None:
+            self.tracker.close()
 
     def _lines(self) -> list[dict[str, Any]]:
         if not self.file.is_file():
@@ -50,42 +48,23 @@ class Display:
     """A bar on a terminal; elsewhere a line now and then."""
 
     def __init__(self, total: int, done: int, what: str) -> None:
-        self.console = Console(stderr=True)
-        self.total, self.live, self.last = total, sys.stderr.isatty(), time.monotonic()
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=not self.live,
-        )
-        self.task = self.bar.add_task(what, total=total, completed=done, facts="")
+        self.bar = Bar(what, total=total, done=done)
+        self.total, self.last = total, time.monotonic()
 
     def __enter__(self) -> Display:
-        self.bar.start()
+        self.bar.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+        self.bar.__exit__()
 
     def step(self, step: int, facts: str) -> None:
         """Show where the run stands."""
-        self.bar.update(self.task, completed=step, facts=facts)
-        if not self.live and (time.monotonic() - self.last > 10 or step == self.total):
+        self.bar.at(step, facts)
+        if not self.bar.shown and (time.monotonic() - self.last > 10 or step == self.total):
             self.last = time.monotonic()
             self.say(f"step {step}/{self.total}  {facts}")
 
     def say(self, message: str) -> None:
         """Print a line above the bar."""
-        self.console.print(message, highlight=False, markup=False, soft_wrap=True)
-
-
-def _tensorboard(folder: Path, from_step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=from_step + 1 if from_step else None)
+        self.bar.say(message)

@@ -12,25 +12,29 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 
 from qkv.checkpoints.state import newest_checkpoint, read_checkpoint, steps
-from qkv.common.batch import layouts, move
+from qkv.common.batch import UNITS, layouts, move, size
 from qkv.common.errors import QkvError
-from qkv.common.outputs import LossOutput
+from qkv.common.fixed import Form
 from qkv.objectives.parts import weighted
 from qkv.training.averaging import mean_of
 from qkv.training.config import TrainConfig, every
+from qkv.training.graph import Recorder, recordable
 from qkv.training.logging import Display, RunLog
 from qkv.training.optim import OptimConfig
 from qkv.training.run import Job, Run
 from qkv.training.stopping import Stop
+from qkv.training.trackers import LogConfig
 
 PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
 ROLL_BACKS = 3  # before it gives up
+SAMPLE = 100  # batches from which the form of recorded steps is taken
 SLOWER = 0.5  # what the rate is multiplied by at each roll-back
 
 
@@ -44,19 +48,21 @@ class Outcome:
     energy: dict[str, object]
 
 
-def train(job: Job, config: TrainConfig, optim: OptimConfig, *, resume: bool = False) -> Outcome:
+def train(
+    job: Job, config: TrainConfig, optim: OptimConfig, log: LogConfig | None = None, *, resume: bool = False
+) -> Outcome:
     """Train a model to the end, or until it is asked to stop."""
     run = Run(job, config, optim)
     found = newest_checkpoint(run.root, job.say) if resume else None
     if found is not None:
         run.restore(found)
         job.say(f"resumed from step {run.step}")
-    log = RunLog(job.folder, from_step=run.step)
+    written = RunLog(job.folder, log, from_step=run.step)
     try:
         with Display(job.total, run.step, "training") as show, Stop() as stop:
-            reason = _steps(run, log, show, stop)
+            reason = _steps(run, written, show, stop)
     finally:
-        log.close()
+        written.close()
     if reason in ("done", "early"):
         _finish(run)
     else:
@@ -69,18 +75,19 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     """Take steps until the end, an early stop or a signal."""
     job, config = run.job, run.train
     validate, save = every(config.validate_every, job.total), every(config.save_every, job.total)
-    batches = job.batches(run.position)
+    batches, recorder = job.batches(run.position), recorder_of(run)
     tally, waiting = Tally(), list[Taken]()
     while run.step < job.total:
         if stop.asked:
             _settle(run, waiting, tally)
             return stop.asked
         share = run.rate()
-        waiting.append(one_step(run, batches))
+        waiting.append(one_step(run, batches, recorder))
         last = run.step == job.total
         logs, validates, saves = (last or run.step % n == 0 for n in (config.log_every, validate, save))
         if not _settle(run, waiting, tally, but=0 if logs or validates or saves else 1):
             batches, waiting = _roll_back(run, show), []
+            recorder = recorder_of(run)  # the optimizer is a new one
             continue
         show.step(run.step, tally.facts())
         if logs:
@@ -98,20 +105,42 @@ class Taken:
 
     names: tuple[str, ...]
     values: torch.Tensor
-    tokens: int
+    size: int
+    unit: str
 
 
-def one_step(run: Run, batches: Iterator[tuple[Any, int]]) -> Taken:
+def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | None = None) -> Taken:
     """Take one optimizer step; one whose loss or gradient is not finite moves nothing."""
     micro = [next(batches) for _ in range(run.train.accumulate)]
-    losses = _gradients(run, [batch for batch, _ in micro])
-    norm = run.optimizer.norm()
-    sound = torch.stack([*losses.values(), norm]).sum()  # not finite if any of them is not
-    run.optimizer.step(run.rate(), torch.where(sound.isfinite(), norm, sound))
+    run.optimizer.set_rate(run.rate())
+    if recorder is None:
+        names, values = _update(run, _gradients(run, [move(batch, run.device) for batch, _ in micro]))
+    else:
+        names, values = recorder(micro[0][0], run.device)
+        run.form = asdict(recorder.form)
     run.position = micro[-1][1]
     run.advance()
-    tokens = sum(layout.num_rows for batch, _ in micro for layout in layouts(batch))
-    return Taken(tuple(losses), torch.stack([*losses.values(), norm]), tokens)
+    sizes = [size(batch) for batch, _ in micro]
+    return Taken(names, values, sum(count for count, _ in sizes), sizes[-1][1])
+
+
+def recorder_of(run: Run) -> Recorder | None:
+    """Return what records steps, where they can be."""
+    fits = run.device.type == "cuda" and run.bf16 and run.train.accumulate == 1 and run.train.compile != "no"
+    if not fits or not recordable(run.job.model):
+        return None
+    batches = run.job.batches(0)
+    form = Form.of([batch for batch, _ in islice(batches, SAMPLE)]) if run.form is None else Form.read(run.form)
+    return (
+        None
+        if form is None
+        else Recorder(
+            form,
+            gradients=lambda batch: _gradients(run, [batch]),
+            update=lambda losses: _update(run, losses),
+            forget=run.optimizer.forget,
+        )
+    )
 
 
 def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
@@ -119,12 +148,21 @@ def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
     objective, sums = run.job.objective, dict[str, torch.Tensor]()
     counts = _counts(objective, micro) if len(micro) > 1 else None  # one batch by itself counts as it goes
     for batch in micro:
-        parts = _losses(run, batch)
+        parts = run.losses(_ready(batch))
         for name, part in parts.items():
             share = weighted({name: part}, objective.weights, counts).detach()
             sums[name] = sums[name] + share if name in sums else share
         weighted(parts, objective.weights, counts).backward()
     return sums
+
+
+def _update(run: Run, losses: dict[str, torch.Tensor]) -> tuple[tuple[str, ...], torch.Tensor]:
+    """Move the weights; returns the losses and the norm of the gradient."""
+    norm = run.optimizer.norm()
+    values = torch.stack([*losses.values(), norm])
+    sound = values.sum()  # not finite if any of them is not
+    run.optimizer.step(torch.where(sound.isfinite(), norm, sound))
+    return tuple(losses), values
 
 
 def _settle(run: Run, waiting: list[Taken], tally: Tally, but: int = 0) -> bool:
@@ -133,7 +171,7 @@ def _settle(run: Run, waiting: list[Taken], tally: Tally, but: int = 0) -> bool:
         taken = waiting.pop(0)
         *losses, norm = taken.values.tolist()
         if all(map(math.isfinite, (*losses, norm))):
-            tally.add(dict(zip(taken.names, losses, strict=True)), norm, taken.tokens)
+            tally.add(dict(zip(taken.names, losses, strict=True)), norm, taken.size, taken.unit)
             run.in_a_row = 0
         else:
             run.skipped += 1
@@ -149,12 +187,10 @@ def _counts(objective: Any, micro: list[Any]) -> dict[str, torch.Tensor]:
     return found
 
 
-def _losses(run: Run, batch: Any) -> dict[str, LossOutput]:
-    moved = move(batch, run.device)
-    for layout in layouts(moved):
+def _ready(batch: Any) -> Any:
+    for layout in layouts(batch):
         _ = layout.position_of  # worked out once, outside what is compiled
-    with run.autocast():
-        return run.job.objective(run.job.model, moved)
+    return batch
 
 
 def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
@@ -162,8 +198,8 @@ def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
     found = newest_checkpoint(run.root, show.say)
     if found is None or run.roll_backs >= ROLL_BACKS:
         raise QkvError(
-            f"the loss is not finite since step {run.step - run.in_a_row} and {run.roll_backs} roll-backs did not help: "
-            f"lower optim.lr (now {run.optim.lr:g}) or raise optim.warmup"
+            f"the loss is not finite since step {run.step - run.in_a_row} and {run.roll_backs} roll-backs did not "
+            f"help: lower optim.lr (now {run.optim.lr:g}) or raise optim.warmup"
         )
     skipped, roll_backs, slower, position = run.skipped, run.roll_backs + 1, run.slower * SLOWER, run.position
     run.restore(found)
@@ -181,7 +217,7 @@ def _validate(run: Run, log: RunLog, show: Display) -> bool:
     counts: dict[str, float] = {}
     with run.averaged():
         for batch in run.job.valid() if run.job.valid else ():
-            for name, part in _losses(run, batch).items():
+            for name, part in run.plain_losses(_ready(move(batch, run.device))).items():
                 for key, value in {name: part.total, **{f"{name}.{k}": v for k, v in part.sums.items()}}.items():
                     totals[key] = totals.get(key, 0.0) + float(value)
                     counts[key] = counts.get(key, 0.0) + float(part.count)
@@ -216,25 +252,27 @@ class Tally:
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = {}
-        self.steps = self.tokens = 0
+        self.steps = self.size = 0
+        self.unit = "tok"
         self.start = time.perf_counter()
         self.loss = 0.0
 
-    def add(self, losses: dict[str, float], norm: float, tokens: int) -> None:
+    def add(self, losses: dict[str, float], norm: float, size: int, unit: str) -> None:
         """Take in a step."""
         self.steps += 1
-        self.tokens += tokens
+        self.size += size
+        self.unit = unit
         self.loss = sum(losses.values())
         for name, value in {"loss": self.loss, "gradient": norm, **losses}.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def facts(self) -> str:
         """Say it for the bar."""
-        return f"loss {self.loss:.3f}  {self.tokens / (time.perf_counter() - self.start):,.0f} tok/s"
+        return f"loss {self.loss:.3f}  {self.size / (time.perf_counter() - self.start):,.0f} {self.unit}/s"
 
     def take(self) -> dict[str, float]:
         """Return the means and begin anew."""
         means = {name: value / self.steps for name, value in self.sums.items()}
-        means["tokens_per_second"] = self.tokens / (time.perf_counter() - self.start)
+        means[f"{UNITS[self.unit]}_per_second"] = self.size / (time.perf_counter() - self.start)
         self.__init__()  # type: ignore[misc]
         return means

@@ -24,7 +24,9 @@ class Muon(torch.optim.Optimizer):
     1; the loop sets both.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], *, lr: float, weight_decay: float, momentum: float = 0.95) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], *, lr: float | Tensor, weight_decay: float, momentum: float = 0.95
+    ) -> None:
         self.grad_scale, self.found_inf = torch.ones(()), torch.zeros(())
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
@@ -40,7 +42,7 @@ class Muon(torch.optim.Optimizer):
             for parameters in alike.values():
                 self._move(parameters, **{key: group[key] for key in self.defaults})
 
-    def _move(self, parameters: list[Tensor], *, lr: float, weight_decay: float, momentum: float) -> None:
+    def _move(self, parameters: list[Tensor], *, lr: float | Tensor, weight_decay: float, momentum: float) -> None:
         moved = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
         pairs = [(p.grad, m) for p, m in zip(parameters, moved, strict=True) if p.grad is not None]
         # where nothing may move, the gradient is the momentum itself, and the update comes to nothing

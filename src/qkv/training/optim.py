@@ -53,42 +53,51 @@ class Optimizer:
         matrices = [p for p, name in self.names.items() if config.name == "muon" and _is_layer_matrix(name, p)]
         chosen = set(matrices)
         rest = [p for p in self.names if p not in chosen]
+        device = next(iter(self.names)).device
+        self.rate = torch.tensor(config.lr, device=device)  # a tensor, so that a recorded step reads what stands in it
         self.inner: list[torch.optim.Optimizer] = [
             torch.optim.AdamW(
                 [
                     {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
                     {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
                 ],
-                lr=config.lr,
+                lr=self.rate,
                 betas=(config.beta1, config.beta2),
                 eps=config.eps,
                 fused=True,
+                capturable=device.type == "cuda",
             )
         ]
         if matrices:
-            self.inner.append(Muon(matrices, lr=config.lr, weight_decay=config.weight_decay))
+            self.inner.append(Muon(matrices, lr=self.rate, weight_decay=config.weight_decay))
         self.peak, self.clip = config.lr, config.clip
+
+    def set_rate(self, share: float) -> None:
+        """Take `share` of the peak rate for the next step."""
+        self.rate.fill_(self.peak * share)
 
     def norm(self) -> Tensor:
         """Return the norm of all gradients together. Shape: []."""
         return nn.utils.get_total_norm([parameter.grad for parameter in self.names if parameter.grad is not None])
 
-    def step(self, share: float, norm: Tensor) -> None:
-        """Move the weights at `share` of the peak rate, and forget the gradients.
+    def step(self, norm: Tensor) -> None:
+        """Move the weights, and forget the gradients.
 
         Args:
-            share: of the peak rate.
             norm: of the gradients. Where it is above `clip` they are scaled down to it; where it is not finite nothing
-                moves. Both happen inside the update, on the device: nothing waits and no pass over the gradients is added.
+                moves. Both happen inside the update, on the device: nothing waits, no pass over the gradients is added.
         """
         scale = (norm / self.clip).clamp_min(1.0) if self.clip > 0 else torch.ones_like(norm)
         hold = (~norm.isfinite()).float()
         for optimizer in self.inner:
             # what torch's GradScaler sets: a fused step divides its gradients, or does nothing at all
             optimizer.grad_scale, optimizer.found_inf = scale, hold  # type: ignore[attr-defined]
-            for group in optimizer.param_groups:
-                group["lr"] = self.peak * share
             optimizer.step()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the gradients."""
+        for optimizer in self.inner:
             optimizer.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
-from qkv.common.errors import QkvError
+from qkv.common.errors import QkvError, unknown
+from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
 from qkv.training.config import TrainConfig
 from qkv.training.energy import Energy, Meter
 from qkv.training.optim import OptimConfig, Optimizer
 from qkv.training.precision import wants_bf16
 from qkv.training.schedule import rate
+
+COMPILING_PAYS = 1e17  # products and sums of a run: some minutes of a large GPU, where compiling takes one
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,10 @@ class Run:
         self.slower = 1.0  # lowered by each roll-back
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
+        self.losses = torch.compile(self.plain_losses) if self._compiles() else self.plain_losses
+        self.form: dict[str, Any] | None = None  # of recorded steps; see training/graph.py
 
-    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower")
+    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower", "form")
 
     def checkpoint(self) -> Checkpoint:
         """Take everything down."""
@@ -136,9 +141,18 @@ class Run:
         finally:
             self.load(kept)
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Compute in bf16 where the run does, with the weights in fp32."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16)
+    def plain_losses(self, batch: Any) -> Losses:
+        """Compute the losses of a batch on the device, in bf16 where the run does, with the weights in fp32."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            return self.job.objective(self.job.model, batch)
+
+    def _compiles(self) -> bool:
+        if self.train.compile not in ("auto", "yes", "record", "no"):
+            raise unknown("train.compile", self.train.compile, ["auto", "yes", "record", "no"])
+        weights = sum(parameter.numel() for parameter in self.job.model.parameters())
+        work = 6.0 * weights * self.train.tokens * self.train.accumulate * self.job.total
+        pays = self.device.type == "cuda" and work > COMPILING_PAYS
+        return self.train.compile == "yes" or (self.train.compile == "auto" and pays)
 
     def rate(self) -> float:
         """Return the share of the peak rate for the step at hand."""

@@ -1,26 +1,30 @@
-"""Language modelling from plain text: hidden tokens, next tokens, hidden spans. Documents are packed, never padded."""
+"""Language modelling from plain text: hidden tokens, next tokens. Documents are packed, never padded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from qkv.common.batch import Following, Masked, Pairs, Translated
+from qkv.common.batch import Following, Masked
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
-from qkv.data.corruption import corrupt_spans, mask_tokens
+from qkv.data.corruption import mask_tokens
 from qkv.data.documents import documents
 from qkv.data.order import Sampler, WindowSampler
 from qkv.data.packing import Windows
 from qkv.data.store import Store
 from qkv.objectives.language import MaskedToken, NextToken
 from qkv.objectives.parts import IGNORED
-from qkv.objectives.translate import Translate
 from qkv.training.config import DataConfig
-from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, shifted, tokens_of
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, tokens_of
+
+C = TypeVar("C")
+Hide = Callable[[Array, np.random.Generator], tuple[Array, Tensor, Tensor]]
 
 
 class LanguageTask(Task):
@@ -41,15 +45,32 @@ class LanguageTask(Task):
         del context
         return ids
 
+    def length(self, context: Context) -> int:
+        """Return the tokens of a window."""
+        return int(min(context.data.max_length, context.config.max_length))
+
     def windows(self, store: Store, context: Context) -> Windows:
         """See the stream as windows."""
-        return Windows(store, "ids", length=min(context.data.max_length, context.config.max_length))
+        return Windows(store, "ids", length=self.length(context))
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
         """Take as many windows as fit the budget."""
         windows = self.windows(store, context)
         number = max(1, min(tokens // windows.length, windows.count))
         return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hiding:
+    """How tokens are hidden.
+
+    Attributes:
+        rate: share of the tokens that is asked for.
+        whole_words: hide words, not pieces of them.
+    """
+
+    rate: float = 0.15
+    whole_words: bool = False
 
 
 class MaskedTask(LanguageTask):
@@ -59,33 +80,18 @@ class MaskedTask(LanguageTask):
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Hide 15 % of the tokens, anew for every batch."""
-        windows, text = self.windows(store, context), context.text
-        special = np.array(sorted(set(text.specials.values())))
-        plain = np.setdiff1d(np.arange(text.vocab_size), special)
-        if "mask" not in text.specials:
-            raise UsageError("masked tokens need a tokenizer with a mask token (tokenizer.specials = bert)")
-        whole, rate = bool(context.settings.get("whole_words")), float(context.settings.get("rate", 0.15))
+        windows, hide = self.windows(store, context), hiding(context)
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:
             flat, lengths = windows.gather(rows)
-            hidden, places, wanted = mask_tokens(
-                flat,
-                np.isin(flat, special),
-                mask_id=text.specials["mask"],
-                vocab_size=text.vocab_size,
-                rng=rng,
-                rate=rate,
-                random_ids=plain,
-                word_starts=text.word_starts(flat.tolist()) if whole else None,
-            )
-            found = (torch.from_numpy(x.astype(np.int64)) for x in (places, wanted))
-            return Masked(tokens_of(hidden, lengths), *found)
+            hidden, places, wanted = hide(flat, rng)
+            return Masked(tokens_of(hidden, lengths), places, wanted)
 
         return make
 
     def objective(self, settings: Mapping[str, Any]) -> MaskedToken:
         """Cross-entropy of the hidden tokens."""
-        return from_dict(MaskedToken, {k: v for k, v in settings.items() if k not in ("whole_words", "rate")})
+        return from_dict(MaskedToken, taken(Hiding, settings)[1])
 
 
 class CausalTask(LanguageTask):
@@ -117,32 +123,32 @@ class CausalTask(LanguageTask):
         return from_dict(NextToken, settings)
 
 
-class SpansTask(LanguageTask):
-    """Say hidden spans (Raffel et al. 2020)."""
+def taken(cls: type[C], settings: Mapping[str, Any]) -> tuple[C, dict[str, Any]]:
+    """Take the keys of a config out of a recipe's table; return the config and the rest of the table."""
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    mine = {key: value for key, value in settings.items() if key in names}
+    return from_dict(cls, mine), {key: value for key, value in settings.items() if key not in names}
 
-    specials = "t5"
-    heads = ("lm",)
 
-    def collate(self, store: Store, context: Context) -> Collate:
-        """Hide spans of each piece, anew for every batch."""
-        windows, text = self.windows(store, context), context.text
-        end, start, sentinels = text.specials["end"], context.config.start_id, text.sentinels
-        if not sentinels:
-            raise UsageError("span corruption needs a tokenizer with sentinels (tokenizer.specials = t5)")
+def hiding(context: Context) -> Hide:
+    """Return what hides tokens of a row, but never special ones: the damaged row, the places and what stood there."""
+    text, settings = context.text, taken(Hiding, context.settings)[0]
+    if "mask" not in text.specials:
+        raise UsageError("masked tokens need a tokenizer with a mask token (tokenizer.specials = bert)")
+    special = np.array(sorted(set(text.specials.values())))
+    plain = np.setdiff1d(np.arange(text.vocab_size), special)
 
-        def make(rows: Array, rng: np.random.Generator) -> Translated:
-            flat, lengths = windows.gather(rows)
-            pieces = np.split(flat, np.cumsum(lengths)[:-1])
-            both = [corrupt_spans(piece, sentinels=sentinels, end_id=end, rng=rng) for piece in pieces]
-            source, target = [np.append(pair[0], end) for pair in both], [pair[1] for pair in both]
-            sizes = [np.array([len(ids) for ids in side]) for side in (source, target)]
-            wanted = np.concatenate(target)
-            read = tokens_of(shifted(wanted, sizes[1], start), sizes[1])
-            pair = Pairs(tokens_of(np.concatenate(source), sizes[0]), read)
-            return Translated(pair, torch.from_numpy(wanted.astype(np.int64)))
+    def hide(flat: Array, rng: np.random.Generator) -> tuple[Array, Tensor, Tensor]:
+        hidden, places, wanted = mask_tokens(
+            flat,
+            np.isin(flat, special),
+            mask_id=text.specials["mask"],
+            vocab_size=text.vocab_size,
+            rng=rng,
+            rate=settings.rate,
+            random_ids=plain,
+            word_starts=text.word_starts(flat.tolist()) if settings.whole_words else None,
+        )
+        return hidden, torch.from_numpy(places.astype(np.int64)), torch.from_numpy(wanted.astype(np.int64))
 
-        return make
-
-    def objective(self, settings: Mapping[str, Any]) -> Translate:
-        """Cross-entropy of the spans, not smoothed unless asked."""
-        return from_dict(Translate, {"smoothing": 0.0, **settings})
+    return hide

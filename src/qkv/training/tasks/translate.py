@@ -22,6 +22,7 @@ BUILT_IN = "phrasebook:"
 PARTS = ("train", "valid", "test")
 HELD_OUT = 1000  # sentences of the phrasebook for each of valid and test
 SEED = 1
+SIDES = ("source", "target")
 
 
 def pairs(paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[tuple[str, str]]:
@@ -50,30 +51,32 @@ class TranslateTask(Task):
             yield from pair
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise both sides; pairs that are too long are left out and counted."""
-        left_out = 0
+        """Tokenise both sides; pairs that are too long are left out and counted. Dropout needs the texts as well."""
+        left_out, drops = 0, check_drops(context)
         for chunk in chunks(pairs(paths, context.data, **context.reading)):
-            sources = context.text.encode([source for source, _ in chunk]).ids
-            targets = context.text.encode([target for _, target in chunk]).ids
-            for source, target in zip(sources, targets, strict=True):
-                if max(len(source), len(target)) <= context.data.max_length:
-                    yield {"source": source, "target": target}
-                else:
+            both = zip(*(context.text.encode([pair[side] for pair in chunk]).ids for side in (0, 1)), strict=True)
+            for texts, ids in zip(chunk, both, strict=True):
+                if max(map(len, ids)) > context.data.max_length:
                     left_out += 1
+                    continue
+                kept = {f"{side}_text": text_bytes(text) for side, text in zip(SIDES, texts, strict=True)}
+                yield dict(zip(SIDES, ids, strict=True)) | (kept if drops else {})
         if left_out:
             context.say(f"{left_out} pairs are longer than {context.data.max_length} tokens and were left out")
 
     def lengths(self, store: Store) -> Array:
-        """Both sides cost."""
+        """Both sides cost; with dropout, what they cost without it."""
         return store.lengths("source") + store.lengths("target")
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Gather both sides; the decoder reads its target one step late."""
         start_id = context.config.start_id
+        drops = context.data.dropout and store.folder.name == "train"  # validation texts are always split alike
 
         def make(rows: Array, rng: np.random.Generator) -> Translated:
-            del rng
-            source, (target, lengths) = store.gather("source", rows), store.gather("target", rows)
+            source, (target, lengths) = (
+                dropped(store, side, rows, context, rng) if drops else store.gather(side, rows) for side in SIDES
+            )
             read = tokens_of(shifted(target, lengths, start_id), lengths)
             return Translated(Pairs(tokens_of(*source), read), torch.from_numpy(target.astype(np.int64)))
 
@@ -82,3 +85,37 @@ class TranslateTask(Task):
     def objective(self, settings: Mapping[str, Any]) -> Translate:
         """Cross-entropy with label smoothing."""
         return from_dict(Translate, settings)
+
+
+def check_drops(context: Context) -> bool:
+    """Tell whether merges are dropped, and stop a tokenizer or a share that cannot."""
+    if context.data.dropout:
+        try:
+            context.text.encode(["a"], dropout=context.data.dropout, seed=0)
+        except UsageError as error:
+            raise UsageError(f"data.dropout: {error}") from None
+    return bool(context.data.dropout)
+
+
+def text_bytes(text: str) -> Array:
+    """Return a text as a store can hold it."""
+    return np.frombuffer(text.encode(), dtype=np.uint8)
+
+
+def dropped(store: Store, side: str, rows: Array, context: Context, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Split texts anew with some merges left out (BPE-dropout, Provilkov et al. 2020).
+
+    What is random comes from the batch's own generator, so the same batch is split alike whoever makes it and when. A
+    text that would be too long stays as it was.
+    """
+    plain = np.split(*_edges(store.gather(side, rows)))
+    texts = [piece.tobytes().decode() for piece in np.split(*_edges(store.gather(f"{side}_text", rows)))]
+    found = context.text.encode(texts, dropout=context.data.dropout, seed=int(rng.integers(1 << 62))).ids
+    ids = [np.array(new) if len(new) <= context.data.max_length else old for new, old in zip(found, plain, strict=True)]
+    return np.concatenate(ids), np.array([len(piece) for piece in ids])
+
+
+def _edges(found: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Turn lengths into the places where to cut."""
+    flat, lengths = found
+    return flat, np.cumsum(lengths)[:-1]

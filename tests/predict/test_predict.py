@@ -290,7 +290,7 @@ def test_an_unknown_kernel_or_dtype_is_an_error(bert_folder):
 
 @pytest.mark.filterwarnings("ignore:TF32")
 def test_kernels_and_dtypes_agree(bert, bert_folder, monkeypatch):
-    monkeypatch.setattr("qkv.predict.cpu_multiplies", lambda dtype: True)
+    monkeypatch.setattr("qkv.predict.loading.cpu_multiplies", lambda dtype: True)
     wanted = bert.embed(TEXTS)
     np.testing.assert_allclose(qkv.load(bert_folder, kernel="eager", device="cpu").embed(TEXTS), wanted, atol=1e-5)
     # Some virtual CPUs promise AMX and have none: oneDNN's bf16 products kill the process there, torch's own do not.
@@ -301,7 +301,7 @@ def test_kernels_and_dtypes_agree(bert, bert_folder, monkeypatch):
 
 
 def test_a_precision_that_would_kill_the_process_is_refused(bert_folder, monkeypatch):
-    monkeypatch.setattr("qkv.predict.cpu_multiplies", lambda dtype: dtype == torch.float32)
+    monkeypatch.setattr("qkv.predict.loading.cpu_multiplies", lambda dtype: dtype == torch.float32)
     with pytest.raises(UsageError, match="bfloat16 products kill the process on this CPU: use float32"):
         qkv.load(bert_folder, dtype="bfloat16", device="cpu")
 

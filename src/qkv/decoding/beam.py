@@ -1,0 +1,100 @@
+"""Beam search (Graves 2012; Sutskever et al. 2014): the best few beginnings of each sequence, side by side.
+
+    rows of a source       best 2 · beam ways to go on
+    a ──► a x, a y, a END     ┌─ a x    -1.2 ──► next row 0
+    b ──► b x, b z, b END ──► ├─ b END  -1.4 ──► finished, if among the best `beam`
+                              ├─ a y    -1.9 ──► next row 1
+                              └─ ...
+
+A row can end in one way only, so the best 2 · beam always hold `beam` that go on. The search knows a model only as a
+`Stepper`, which holds everything but the last token of each row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from qkv.common.protocols import Stepper
+from qkv.decoding.best import best
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.laws import History, Law
+from qkv.decoding.rows import DEAD, Beam, Candidate, Said
+
+
+def beam_search(
+    stepper: Stepper,
+    ids: Tensor,
+    *,
+    end_id: int,
+    limits: Sequence[int],
+    laws: Sequence[Law],
+    history: History,
+    config: DecodingConfig,
+) -> list[list[Hypothesis]]:
+    """Decode each sequence to its n best hypotheses; a sequence that is over leaves the batch at once."""
+    beams = [Beam(limit, config) for limit in limits]
+    running, length = beams, 0
+    going = [[Candidate(0, beam.rows[0])] if beam.limit else [] for beam in beams]
+    while any(going):
+        order = _advance(running, going)
+        running = [beam for beam, goes in zip(running, going, strict=True) if goes]
+        rows = torch.tensor(order, device=stepper.device)
+        stepper.reorder(rows)
+        if length:
+            ids = torch.tensor([said.token for beam in running for said in beam.rows], device=stepper.device)
+        else:
+            ids = ids[rows]
+        if laws:
+            history = history.then(rows, ids) if length else history.select(rows)
+        length += 1
+        found = _candidates(stepper.step(ids).float(), running, laws, history, 2 * config.beam)
+        going = [beam.take(candidates, length, end_id) for beam, candidates in zip(running, found, strict=True)]
+    return [beam.finished or [Hypothesis([], [], 0.0, ended=False)] for beam in beams]
+
+
+def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
+    """Give each beam its next rows, equally many; returns the row that each of them continues."""
+    width, widest = len(running[0].rows), max(map(len, going))
+    order = []
+    for place, (beam, goes) in enumerate(zip(running, going, strict=True)):
+        if goes:
+            goes = goes + [DEAD] * (widest - len(goes))
+            beam.rows = [said for _, said in goes]
+            order += [place * width + row for row, _ in goes]
+    return order
+
+
+def _candidates(
+    logits: Tensor, running: list[Beam], laws: Sequence[Law], history: History, count: int
+) -> list[list[Candidate]]:
+    """Find the best `count` ways to go on of each beam, best first. Shape of `logits`: [beams · rows, V]."""
+    log_probs = scores = logits.log_softmax(-1)
+    for law in laws:
+        scores = law(scores, history)
+    values, tokens = best(scores, min(count, logits.shape[1]))  # a beam's best are among the best of its rows
+    log_probs = log_probs.gather(1, tokens)
+    before = torch.tensor([[said.total] for beam in running for said in beam.rows], device=logits.device)
+    totals = (before + values).view(len(running), -1)
+    best_totals, place = totals.topk(min(count, totals.shape[1]))
+    table = [
+        (place // tokens.shape[1]).tolist(),
+        tokens.view_as(totals).gather(1, place).tolist(),
+        log_probs.view_as(totals).gather(1, place).tolist(),
+        best_totals.tolist(),
+    ]
+    return [_of_beam(beam, *columns) for beam, *columns in zip(running, *table, strict=True)]
+
+
+def _of_beam(
+    beam: Beam, rows: list[int], tokens: list[int], log_probs: list[float], totals: list[float]
+) -> list[Candidate]:
+    return [
+        Candidate(row, Said(token, beam.rows[row], log_prob, total))
+        for row, token, log_prob, total in zip(rows, tokens, log_probs, totals, strict=True)
+        if total > -math.inf
+    ]

@@ -1,0 +1,106 @@
+"""One door to every search: a stepper and a config in, hypotheses out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from qkv.common.errors import UsageError
+from qkv.common.protocols import Stepper
+from qkv.decoding.beam import beam_search
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.greedy import likeliest
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.laws import Forbidden, ForcedPrefix, History, Law, MinLength, NoRepeat, RepetitionPenalty
+from qkv.decoding.sample import Sample
+from qkv.decoding.tempering import MinP, Temperature, TopK, TopP
+from qkv.decoding.walk import Choose, walk
+
+Ids = Sequence[Sequence[int]]
+
+
+@torch.inference_mode()
+def generate(
+    stepper: Stepper,
+    first: Tensor,
+    *,
+    end_id: int,
+    max_lengths: Sequence[int],
+    config: DecodingConfig | None = None,
+    prefixes: Ids | None = None,
+    prompts: Ids | None = None,
+    seeds: Sequence[int] | None = None,
+    on_tokens: Callable[[list[tuple[int, int]]], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Decode a batch: for each sequence its hypotheses, best first.
+
+    Args:
+        stepper: a model with its sources or prompts read.
+        first: the token each sequence is given first. Shape: [B].
+        end_id: the token that ends a sequence, -1 for none; it is not among the ids returned.
+        max_lengths: the most tokens each sequence may have; one that has them is not asked whether it ends there.
+        config: which search, and its numbers.
+        prefixes: tokens each sequence must begin with; they count as said by it.
+        prompts: tokens that count as said already, for repetition and forbidden words, but are not returned.
+        seeds: of each sequence's draws; `config.seed` and those after it where None.
+        on_tokens: told the (sequence, token) pairs of each step as they come; not from a beam, which may change its
+            mind, nor for several draws of a sequence.
+    """
+    config = config or DecodingConfig()
+    batch = len(first)
+    for name, given in {"max_lengths": max_lengths, "prefixes": prefixes, "prompts": prompts, "seeds": seeds}.items():
+        if given is not None and len(given) != batch:
+            raise UsageError(f"{batch} sequences and {len(given)} {name}: there must be as many of each")
+    if on_tokens is not None and (config.beam > 1 or config.nbest > 1):
+        raise UsageError("tokens can be streamed only with beam 1 and nbest 1")
+    limits = [most if config.max_length is None else min(most, config.max_length) for most in max_lengths]
+    _check_prefixes(prefixes or [], limits)
+    laws = laws_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
+    history = History.of(prompts or [[]] * batch, stepper.device)
+    if config.beam > 1:
+        return beam_search(stepper, first, end_id=end_id, limits=limits, laws=laws, history=history, config=config)
+    choose: Choose = likeliest
+    if config.sample:
+        rows = torch.arange(batch, device=stepper.device).repeat_interleave(config.nbest)
+        stepper.reorder(rows)
+        first, history, limits = first[rows], history.select(rows), [limits[b] for b in rows.tolist()]
+        choose = Sample(_seeds(config, batch, seeds), limits, stepper.device)
+    found = walk(
+        stepper, first, end_id=end_id, limits=limits, laws=laws, history=history, choose=choose, on_tokens=on_tokens
+    )
+    each = [found[at : at + config.nbest] for at in range(0, len(found), config.nbest)]
+    return [sorted(several, key=lambda hypothesis: -hypothesis.score) for several in each]
+
+
+def _check_prefixes(prefixes: Ids, limits: Sequence[int]) -> None:
+    for number, (prefix, limit) in enumerate(zip(prefixes, limits, strict=True) if prefixes else []):
+        if len(prefix) > limit:
+            raise UsageError(f"prefix {number} has {len(prefix)} tokens, more than the max_length of {limit}")
+        if min(prefix, default=0) < 0:
+            raise UsageError(f"prefix {number} holds token {min(prefix)}, but a vocabulary begins at 0")
+
+
+def _seeds(config: DecodingConfig, batch: int, seeds: Sequence[int] | None) -> list[int]:
+    """One for each draw of each sequence; those of one sequence lie far apart, so that neighbours do not meet them."""
+    given = range(config.seed, config.seed + batch) if seeds is None else seeds
+    return [seed + (draw << 64) for seed in given for draw in range(config.nbest)]
+
+
+def laws_of(
+    config: DecodingConfig, *, end_id: int, prefixes: Ids | None = None, device: torch.device | str | None = None
+) -> list[Law]:
+    """List the laws that change something, in the order of `transformers`: may it be said, then is it drawn from."""
+    laws: list[tuple[bool, Callable[[], Law]]] = [
+        (config.repetition_penalty != 1, lambda: RepetitionPenalty(config.repetition_penalty)),
+        (config.no_repeat_ngram > 0, lambda: NoRepeat(config.no_repeat_ngram)),
+        (bool(config.forbidden), lambda: Forbidden(config.forbidden, device)),
+        (config.min_length > 0 and end_id >= 0, lambda: MinLength(config.min_length, end_id)),
+        (config.temperature != 1, lambda: Temperature(config.temperature)),
+        (config.top_k > 0, lambda: TopK(config.top_k)),
+        (config.top_p < 1, lambda: TopP(config.top_p)),
+        (config.min_p > 0, lambda: MinP(config.min_p)),
+    ]
+    found = [make() for needed, make in laws if needed]
+    return [ForcedPrefix(prefixes, found, device)] if prefixes and any(map(len, prefixes)) else found

@@ -1,0 +1,98 @@
+"""Which word of a source belongs to which word of its translation, read from the decoder's attention to the source.
+
+The model reads source and translation once more, its attention watched. Each token of the translation is bound to the
+source token that the decoder attends to most, over all heads of one layer, where it says the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from qkv.common.batch import Pairs, Tokens
+from qkv.insight.capture import capture
+from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
+from qkv.nn.attention import CrossAttention
+from qkv.predict.batching import batches
+from qkv.predict.runner import Runner
+from qkv.predict.translation import Pair, next_word
+from qkv.tokenizers.text import TextTokenizer
+
+Said = tuple[str, list[int], list[int]]  # a source, its ids, and the ids of its translation
+
+
+def align(model: Runner, said: Sequence[Said]) -> list[list[Pair]]:
+    """Return the pairs of words of each translation, as numbers of words from 0."""
+    assert model.tokenizer is not None
+    asked = [number for number, (_, _, ids) in enumerate(said) if ids]
+    found: list[list[Pair]] = [[] for _ in said]
+    sizes = [len(said[number][1]) + len(said[number][2]) for number in asked]
+    one_by_one = isinstance(model.module, RecurrentSeq2Seq)
+    for rows in [[row] for row in range(len(asked))] if one_by_one else batches(sizes, model.device):
+        numbers = [asked[row] for row in rows]
+        weights = attention(model, [said[n][1] for n in numbers], [said[n][2] for n in numbers])
+        for number, weights_LS in zip(numbers, weights, strict=True):
+            text, _, ids = said[number]
+            found[number] = _pairs(model.tokenizer, text, ids, weights_LS)
+    return found
+
+
+@torch.inference_mode()
+def attention(model: Runner, sources: list[list[int]], targets: list[list[int]]) -> list[Tensor]:
+    """Return how the decoder weighs the source where it says each target token. Shape of each: [L, S]."""
+    start_id = model.config.start_id
+    read = [[start_id, *target[:-1]] for target in targets]
+    batch = Pairs(Tokens.of(sources, device=model.device), Tokens.of(read, device=model.device))
+    if isinstance(model.module, RecurrentSeq2Seq):
+        return [_recurrent(model.module, batch)]
+    crossing = {name for name, module in model.module.named_modules() if isinstance(module, CrossAttention)}
+    with capture(model.module) as found:
+        model.module(batch)
+        found.calls = {key: calls for key, calls in found.calls.items() if key[0] in crossing}
+        layers = list(found.weights().values())
+    # The layer before the last binds words best (Garg et al. 2019).
+    return [weights_NLS.float().mean(0) for weights_NLS in layers[max(0, len(layers) - 2)]]
+
+
+def _recurrent(module: RecurrentSeq2Seq, batch: Pairs) -> Tensor:
+    """Watch the attention of a single sequence, one step after the other. Shape: [L, S]."""
+    steps: list[Tensor] = []
+    watch = module.decoder.attention.register_forward_hook(lambda _module, _args, out: steps.append(out[1]))
+    try:
+        module(batch)
+    finally:
+        watch.remove()
+    return torch.stack(steps).float()
+
+
+def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tensor) -> list[Pair]:
+    """Bind each token said to its source token, and both to their words."""
+    window = tokenizer.encode_spans([text])[0][0]
+    words = [
+        _word_at(text, start) if side == 0 and text[start:end].strip() else -1
+        for (start, end), side in zip(window.spans, window.sides, strict=True)
+    ][: weights_LS.shape[1]]
+    real = torch.tensor([word >= 0 for word in words], device=weights_LS.device)
+    if not bool(real.any()):
+        return []
+    best = weights_LS[:, : len(words)].masked_fill(~real, -1.0).argmax(-1).tolist()
+    said = zip(best, _words_said(tokenizer, ids), strict=True)
+    return sorted({(words[source], target) for source, target in said if target >= 0})
+
+
+def _words_said(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
+    """Return the number of the word that each token is from, -1 for a token that shows nothing."""
+    found, before = [], ""
+    for count in range(1, len(ids) + 1):
+        text = tokenizer.decode(ids[:count])
+        found.append(_word_at(text, len(before)) if text[len(before) :].strip() else -1)
+        before = text
+    return found
+
+
+def _word_at(text: str, place: int) -> int:
+    """Return the number of the word of the first character from `place` on that is no white space."""
+    rest = text[place:]
+    return next_word(text[: place + len(rest) - len(rest.lstrip())])

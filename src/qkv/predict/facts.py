@@ -1,0 +1,46 @@
+"""What `qkv info` prints."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from qkv.checkpoints.folder import Folder, config_json
+from qkv.models import catalogue
+from qkv.nn import kernels
+from qkv.nn.kernels import Bias
+
+
+def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> dict[str, Any]:
+    """Collect the facts of a model."""
+    parameters = sum(parameter.numel() for parameter in folder.model.parameters())
+    sizes = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+    position = sizes.pop("position", None)
+    tokenizer = folder.tokenizer
+    return {
+        "family": catalogue.family_of(config),
+        "stored_as": config_json(config)["model_type"],
+        "parameters": parameters,
+        "memory_bytes": {"float32": 4 * parameters, "bfloat16": 2 * parameters},
+        "position": None if position is None else position.name,
+        "sizes": {key: list(value) if isinstance(value, tuple) else value for key, value in sizes.items()},
+        "attention_kernel": _kernels(position.name if position else None, device, kernel),
+        "tokenizer": None
+        if tokenizer is None
+        else {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint},
+        "labels": list(folder.labels) if {"classify", "tag", "distilled"} & set(getattr(config, "heads", ())) else [],
+    }
+
+
+def _kernels(position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
+    """Say which kernel answers here, by precision."""
+    if position is None:
+        return {"none": "recurrent: attention over segments of the row, no kernel to choose"}
+    if kernel != "auto":
+        return {"any": kernel}
+    table = torch.empty(1, 1)
+    biases = {"relative": Bias(table, table), "bucketed": Bias(table), "alibi": Bias(table)}
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    return {name: kernels.choice(device.type, dtype, biases.get(position)) for name, dtype in dtypes.items()}

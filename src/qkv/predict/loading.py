@@ -1,0 +1,78 @@
+"""From a folder, a built-in name or a preset to a model; and back to a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv.checkpoints.folder import Folder, read_folder
+from qkv.common.errors import UsageError, unknown
+from qkv.models import catalogue
+from qkv.nn.precision import cpu_multiplies
+from qkv.predict.device import find_device
+from qkv.predict.facts import describe
+from qkv.predict.model import Model
+
+PRETRAINED = Path(__file__).parents[1] / "pretrained"  # one model folder for each built-in name
+
+
+def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto", dtype: str = "float32") -> Model:
+    """Load a model folder, written by qkv or by `transformers`.
+
+    Args:
+        folder: a path, or the name of a built-in model ("en-de").
+        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
+        kernel: the attention kernel: auto, eager, sdpa, varlen or flex.
+        dtype: float32, bfloat16 or float16.
+    """
+    if dtype not in ("float32", "bfloat16", "float16"):
+        raise unknown("dtype", dtype, ["float32", "bfloat16", "float16"])
+    kind = getattr(torch, dtype)
+    if find_device(device).type == "cpu" and not cpu_multiplies(kind):
+        raise UsageError(
+            f"{dtype} products kill the process on this CPU: use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
+        )
+    return Model(read_folder(find(folder), dtype=kind), device=device, kernel=kernel)
+
+
+def find(folder: str | Path) -> Path:
+    """Return the folder that a path or the name of a built-in model means; a path goes before a name."""
+    path = Path(folder)
+    if os.path.exists(path):
+        return path
+    names = built_in()
+    if str(folder) in names:
+        return PRETRAINED / folder
+    there = f"built-in models: {', '.join(names)}" if names else "no model is built in here"
+    raise UsageError(f"{folder} is not a folder ({there})")
+
+
+def built_in() -> list[str]:
+    """List the names of the models that came with the package."""
+    return sorted(file.parent.name for file in PRETRAINED.glob("*/config.json"))
+
+
+def build(preset: str, *, device: str | None = None, kernel: str = "auto", **changes: Any) -> Model:
+    """Build a preset with first weights, for example `qkv.build("bert-base", position="rotary")`."""
+    config = catalogue.preset(preset, **changes)
+    return Model(Folder(config, catalogue.build(config).eval()), device=device, kernel=kernel)
+
+
+def save(model: Model, folder: str | Path) -> None:
+    """Write the model folder: Hugging Face's own format for every family it has."""
+    model.save(folder)
+
+
+def info(name: str) -> dict[str, Any]:
+    """Describe a model folder, a built-in model or a preset; a preset is counted without being built in memory."""
+    if os.path.isdir(name) or name not in catalogue.PRESETS:
+        if not os.path.exists(name) and name not in built_in():
+            raise unknown("model folder or preset", name, [*built_in(), *catalogue.PRESETS])
+        return load(name).describe()
+    config = catalogue.preset(name)
+    with torch.device("meta"):
+        model = catalogue.build(config)
+    return describe(config, Folder(config, model), find_device(None), "auto")

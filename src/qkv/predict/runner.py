@@ -1,0 +1,155 @@
+"""A model with its tokenizer: ids in, states and scores out.
+
+Sequences are sorted by length and packed into batches of a token budget; answers come back in the order asked.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from qkv.checkpoints.folder import Folder, write_folder
+from qkv.common.batch import Images, Pairs, Tokens
+from qkv.common.errors import UsageError
+from qkv.common.outputs import Hidden
+from qkv.models import catalogue
+from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
+from qkv.models.skeleton import EncoderDecoder, Transformer
+from qkv.models.word2vec import Word2Vec
+from qkv.nn import kernels
+from qkv.predict.batching import Ids, batches, check_ids, pack
+from qkv.predict.device import find_device
+from qkv.predict.facts import describe
+from qkv.tokenizers.text import Encoded
+
+
+class Runner:
+    """A model, its tokenizer and its labels."""
+
+    def __init__(self, folder: Folder, *, device: str | None = None, kernel: str = "auto") -> None:
+        kernels.use(folder.model, kernel)
+        self._folder = folder
+        self.kernel = kernel
+        self.device = find_device(device)
+        self.module = folder.model.to(self.device)
+        self.config, self.tokenizer, self.labels = folder.config, folder.tokenizer, folder.labels
+
+    @property
+    def family(self) -> str:
+        """The family's name in the catalogue."""
+        return catalogue.family_of(self.config)
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that model and tokenizer take, or None."""
+        limits = [self.tokenizer and self.tokenizer.max_length, getattr(self.config, "max_length", None)]
+        return min((limit for limit in limits if limit), default=None)
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Encoded:
+        """Turn texts into ids, cut to what the model can read (said aloud)."""
+        if self.tokenizer is None:
+            raise UsageError(
+                "this model has no tokenizer: give ids to hidden() or logits(), or load a folder that has one"
+            )
+        limit = self.max_length
+        encoded = self.tokenizer.encode(texts, pairs)
+        if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
+            warnings.warn(f"{cut} of {len(encoded.ids)} texts were cut to {limit} tokens", stacklevel=3)
+            encoded = self.tokenizer.encode(texts, pairs, max_length=limit)
+        return encoded
+
+    def hidden(self, ids: Ids | Tensor, target_ids: Ids | None = None, *, segments: Ids | None = None) -> list[Tensor]:
+        """Return the last states of each sequence (of each target, with `target_ids`). Shape of each: [L, D]."""
+        return self._run(ids, self._states, Hidden.split, target_ids=target_ids, segments=segments)
+
+    def logits(
+        self,
+        ids: Ids | Tensor,
+        target_ids: Ids | None = None,
+        *,
+        segments: Ids | None = None,
+        head: str | None = None,
+    ) -> list[Tensor]:
+        """Return the scores of each sequence.
+
+        Args:
+            ids: lists of token ids; for a model of images, pixels as [B, C, height, width].
+            target_ids: what the decoder reads, in an encoder-decoder.
+            segments: BERT's sentence of each token.
+            head: which head, where there are several.
+
+        Returns:
+            One tensor per sequence: [L, ...] from a head over tokens, [...] from a head over sequences.
+        """
+        self.module.head(head)  # an unknown head is an error before any work
+        if target_ids is None and getattr(self.module, "decoder", None) is not None:
+            raise UsageError("the scores of an encoder-decoder are its decoder's: give target_ids")
+
+        def score(hidden: Hidden) -> list[Tensor]:
+            scores = self.module.logits(hidden, head)
+            return hidden.layout.split(scores) if self.module.head(head).over == "rows" else list(scores)
+
+        return self._run(ids, self._states, score, target_ids=target_ids, segments=segments)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `qkv info` prints."""
+        return describe(self.config, self._folder, self.device, self.kernel)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model folder."""
+        write_folder(self._folder, folder)
+
+    def _states(self, batch: Tokens | Images | Pairs) -> Hidden:
+        if isinstance(self.module, Transformer | Word2Vec):
+            if isinstance(batch, Pairs):
+                raise UsageError(f"{self.family} has no decoder: it takes no target_ids")
+            return self.module(batch)
+        if isinstance(batch, Pairs):
+            return self.module(batch)
+        return self._encoder_states(batch)
+
+    def _encoder_states(self, batch: Tokens | Images | Pairs) -> Hidden:
+        if isinstance(self.module, EncoderDecoder) and isinstance(batch, Tokens):
+            return self.module.encode(batch)
+        if isinstance(self.module, RecurrentSeq2Seq) and isinstance(batch, Tokens):
+            return self.module.encode(batch)[0]
+        return self._states(batch)
+
+    @torch.inference_mode()
+    def _run(
+        self,
+        ids: Ids | Tensor,
+        states: Callable[[Tokens | Images | Pairs], Hidden],
+        finish: Callable[[Hidden], list[Tensor]],
+        *,
+        target_ids: Ids | None = None,
+        segments: Ids | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Tensor]:
+        if isinstance(ids, Tensor) != (self.family == "vit"):
+            raise UsageError(
+                f"{self.family} takes {'pixels as one tensor' if self.family == 'vit' else 'lists of token ids'}"
+            )
+        if isinstance(ids, Tensor):
+            return finish(states(Images(ids.to(self.device))))
+        if target_ids is not None and len(target_ids) != len(ids):
+            raise UsageError(f"{len(ids)} sources and {len(target_ids)} targets: there must be as many of each")
+        if getattr(self.config, "num_segments", 0) == 0:
+            segments = None  # a model without segments has nothing to tell apart
+        if ids:
+            check_ids(self.config, ids, target_ids, segments)
+        found: dict[int, Tensor] = {}
+        sizes = [len(sequence) for sequence in ids]
+        if target_ids is not None:
+            sizes = [size + len(target) for size, target in zip(sizes, target_ids, strict=True)]
+        for rows in batches(sizes, self.device):
+            batch = pack(rows, ids, target_ids, segments, self.device)
+            found |= zip(rows, finish(states(batch)), strict=True)
+            if progress is not None:
+                progress(len(rows))
+        return [found[row] for row in range(len(ids))]

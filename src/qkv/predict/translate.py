@@ -1,0 +1,187 @@
+"""Translating: texts to pieces, pieces through a search in batches, and back to texts in their order.
+
+texts ─► pieces (cut at sentences where long) ─► batches ─► generate ─► words ─► joined with their white space
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+
+from qkv.common.batch import Tokens
+from qkv.common.config import from_dict
+from qkv.common.errors import UsageError
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.generate import generate
+from qkv.decoding.hypothesis import Hypothesis
+from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
+from qkv.models.skeleton import EncoderDecoder
+from qkv.predict.alignment import align
+from qkv.predict.batching import batches, position_limit
+from qkv.predict.pieces import Piece, cut_texts, well_formed
+from qkv.predict.runner import Runner
+from qkv.predict.translation import Translation, join
+from qkv.tokenizers.text import TextTokenizer
+
+BEAM = 4
+
+
+def translate(
+    model: Runner,
+    texts: Sequence[str],
+    *,
+    prefix: str | Sequence[str] | None = None,
+    forbidden: Sequence[str] = (),
+    alignments: bool = False,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> list[Translation]:
+    """Translate each text; see `Model.translate`."""
+    tokenizer = check_translator(model)
+    if isinstance(texts, str):
+        raise UsageError("translate takes a list of texts; put a single one in a list")
+    config = search_config(model, tokenizer, forbidden, options)
+    begin = _prefixes(tokenizer, prefix, len(texts))
+    cut = cut_texts(tokenizer, texts, model.max_length)
+    said: list[dict[int, list[Translation]]] = [{} for _ in texts]
+    jobs = [job for text, pieces in enumerate(cut) for job in _jobs(text, pieces, begin[text])]
+    waiting = Counter(job.text for job in jobs)
+    tell = progress or (lambda _: None)
+    tell(len(texts) - len(waiting))
+    for rows in batches([len(job.piece.ids) * config.beam for job in jobs], model.device):
+        some = [jobs[row] for row in rows]
+        for job, several in zip(some, _worded(model, some, _search(model, some, config), alignments), strict=True):
+            said[job.text][job.place] = several
+        now = Counter(job.text for job in some)
+        waiting.subtract(now)
+        tell(sum(waiting[text] == 0 for text in now))
+    return [_joined(pieces, found, alignments) for pieces, found in zip(cut, said, strict=True)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece to translate: of which text, where in it, and how its translation begins."""
+
+    text: int
+    place: int
+    piece: Piece
+    prefix: list[int]
+
+
+def _jobs(text: int, pieces: list[Piece], prefix: list[int]) -> list[Job]:
+    """List what there is to translate in a text; its first words take the prefix."""
+    there = [place for place, piece in enumerate(pieces) if piece.ids]
+    return [Job(text, place, pieces[place], prefix if place == there[0] else []) for place in there]
+
+
+def stream(
+    ask: Callable[..., list[Any]], texts: Iterable[str], chunk: int, options: Mapping[str, Any]
+) -> Iterator[Any]:
+    """Ask chunk by chunk; the draws of each text are those that it would get in one list."""
+    if chunk < 1:
+        raise UsageError(f"chunk must be at least 1, got {chunk}")
+    rest, done = iter(texts), 0
+    while part := list(islice(rest, chunk)):
+        yield from ask(part, **{**options, "seed": options.get("seed", 0) + done})
+        done += len(part)
+
+
+def check_translator(model: Runner) -> TextTokenizer:
+    """Return the tokenizer of a model that can translate."""
+    able = isinstance(model.module, EncoderDecoder | RecurrentSeq2Seq) and "lm" in model.module.heads
+    if not able or model.tokenizer is None:
+        raise UsageError(f"this {model.family} is not a translator: an encoder-decoder with a tokenizer is needed")
+    return model.tokenizer
+
+
+def search_config(
+    model: Runner, tokenizer: TextTokenizer, forbidden: Sequence[str], options: Mapping[str, Any]
+) -> DecodingConfig:
+    """Make the numbers of the search; a beam is the default, but not where tokens are drawn."""
+    if isinstance(forbidden, str):
+        raise UsageError("forbidden takes a list of words; put a single one in a list")
+    if not all(word.strip() for word in forbidden):
+        raise UsageError("a forbidden word is empty: give words with something in them")
+    # A word is written in one way where a text begins and, by some tokenizers, in another after a space.
+    words = {tuple(_plain(tokenizer, word, "forbidden word")) for w in forbidden for word in (w, f" {w.strip()}")}
+    beam = 1 if options.get("sample") else BEAM
+    config = from_dict(DecodingConfig, {"beam": beam, **options})
+    config = replace(config, forbidden=tuple(sorted(words)))
+    if config.beam > model.config.vocab_size:
+        raise UsageError(f"a beam of {config.beam} is larger than the vocabulary of {model.config.vocab_size} tokens")
+    return config
+
+
+def _prefixes(tokenizer: TextTokenizer, prefix: str | Sequence[str] | None, count: int) -> list[list[int]]:
+    if prefix is None or isinstance(prefix, str):
+        return [_plain(tokenizer, prefix, "prefix") if prefix and prefix.strip() else []] * count
+    if len(prefix) != count:
+        raise UsageError(f"{count} texts and {len(prefix)} prefixes: give one prefix, or one for each text")
+    return [_plain(tokenizer, words, "prefix") if words.strip() else [] for words in prefix]
+
+
+def _plain(tokenizer: TextTokenizer, words: str, what: str) -> list[int]:
+    """Turn words into ids without special tokens."""
+    special = {number for role, number in tokenizer.specials.items() if role != "unk"}
+    ids = [number for number in tokenizer.encode([well_formed(words)]).ids[0] if number not in special]
+    if not ids or tokenizer.specials.get("unk") in ids:
+        raise UsageError(f"the {what} {words!r} is outside the vocabulary: it has no tokens for it")
+    return ids
+
+
+@torch.inference_mode()
+def _search(model: Runner, jobs: list[Job], config: DecodingConfig) -> list[list[Hypothesis]]:
+    assert isinstance(model.module, EncoderDecoder | RecurrentSeq2Seq)
+    source = Tokens.of([job.piece.ids for job in jobs], device=model.device)
+    most = position_limit(model.config) or sys.maxsize
+    return generate(
+        model.module.start(source),
+        torch.full((len(jobs),), model.config.start_id, device=model.device),
+        end_id=model.config.end_id,
+        max_lengths=[min(2 * len(job.piece.ids) + 20 + len(job.prefix), most) for job in jobs],
+        config=config,
+        prefixes=[job.prefix for job in jobs],
+        seeds=[config.seed + job.text for job in jobs],
+    )
+
+
+def _worded(model: Runner, jobs: list[Job], found: list[list[Hypothesis]], alignments: bool) -> list[list[Translation]]:
+    """Turn the hypotheses of each piece into words."""
+    assert model.tokenizer is not None
+    tokenizer, end_id = model.tokenizer, model.config.end_id
+    pairs = [(job.piece, hypothesis) for job, several in zip(jobs, found, strict=True) for hypothesis in several]
+    aligned = iter(align(model, [(p.text, p.ids, h.ids) for p, h in pairs]) if alignments else [None] * len(pairs))
+    return [
+        [
+            Translation(
+                text=tokenizer.decode(hypothesis.ids),
+                score=hypothesis.score,
+                tokens=[tokenizer.token_of(i) or "" for i in hypothesis.ids + [end_id] * hypothesis.ended],
+                token_scores=hypothesis.scores,
+                alignment=next(aligned),
+            )
+            for hypothesis in several
+        ]
+        for several in found
+    ]
+
+
+def _joined(pieces: list[Piece], said: dict[int, list[Translation]], alignments: bool) -> Translation:
+    """Join a text's pieces; the n-th best of a text is the n-th best of each piece, or its last."""
+    choices = [said.get(place, [Translation(piece.text)]) for place, piece in enumerate(pieces)]
+
+    def rank(number: int) -> Translation:
+        parts = zip(pieces, choices, strict=True)
+        return join(
+            [(piece.text, several[min(number, len(several) - 1)], piece.space) for piece, several in parts],
+            aligned=alignments,
+        )
+
+    others = [rank(number) for number in range(1, max(map(len, choices), default=1))]
+    return replace(rank(0), others=others)

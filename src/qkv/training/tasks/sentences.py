@@ -1,0 +1,168 @@
+"""BERT's own pre-training: hidden tokens in pairs of sentences, of which half follow each other (Devlin et al. 2019).
+
+a group of sentences   A1 A2 | B1 B2 B3                   cut at a place that is drawn for every batch
+a true pair            [CLS] A1 A2 [SEP] B1 B2 B3 [SEP]   label 0
+another one            [CLS] A1 A2 [SEP] X3 X4    [SEP]   label 1, with the second half of a group of another document
+segments                 0   0  0    0   1  1       1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.common.batch import Masked
+from qkv.common.errors import UsageError
+from qkv.data.corruption import pair_sentences
+from qkv.data.documents import documents
+from qkv.data.order import Sampler
+from qkv.data.sentences import split_sentences
+from qkv.data.store import Store
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, tokens_of
+from qkv.training.tasks.language import MaskedTask, hiding
+
+AROUND = 3  # [CLS] and two [SEP]
+
+
+def with_heads(config: Any, heads: Sequence[str]) -> Any:
+    """Return a config with some heads more."""
+    return replace(config, heads=tuple(dict.fromkeys([*config.heads, *heads])))
+
+
+class SentencesTask(MaskedTask):
+    """Masked tokens in packed windows or, with `objective.next_sentence`, in pairs of sentences.
+
+    The token budget of a batch counts the true pairs; another second half may be longer or shorter.
+    """
+
+    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
+        """Build the model, with the head for pairs where they are asked for."""
+        return super().build(self._config(config, settings), settings)
+
+    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Keep the head for pairs too."""
+        return {"": (self._config(config, settings), model)}
+
+    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+        """Group the sentences of each document; documents with one sentence are left out and counted."""
+        if not context.settings.get("next_sentence"):
+            yield from super().rows(paths, context)
+            return
+        room, number, lone = _room(context), 0, 0
+        read = documents(list(paths), unit=context.data.unit, **context.reading)
+        for chunk in chunks((document.text for document in read), 200):
+            for sentences in _encoded(chunk, context, room // 2):
+                groups = list(grouped(sentences, room))
+                lone += not groups
+                number += bool(groups)
+                for group in groups:
+                    yield {"ids": np.concatenate(group), "sentences": [len(ids) for ids in group], "document": number}
+        if not number:
+            why = "data.unit says what a document is: line, blank or file"
+            raise UsageError(f"{', '.join(paths)} has no document of two sentences, which next_sentence needs ({why})")
+        if lone:
+            context.say(f"{lone} documents have fewer than two sentences and were left out")
+
+    def lengths(self, store: Store) -> Array:
+        """Pairs cost their special tokens too."""
+        return store.lengths("ids") + AROUND
+
+    def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
+        """Take pairs of like length, or windows."""
+        kind = Task if context.settings.get("next_sentence") else MaskedTask
+        return kind.sampler(self, store, context, tokens=tokens, seed=seed, shuffle=shuffle)
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Pair halves and hide tokens, anew for every batch."""
+        if not context.settings.get("next_sentence"):
+            return super().collate(store, context)
+        hide, room, owners = hiding(context), _room(context), np.asarray(store.values("document"))
+        cls, sep = (context.text.specials[role] for role in ("cls", "sep"))
+        if owners[0] == owners[-1]:
+            where = f"the {store.folder.name} examples have one"
+            raise UsageError(f"next_sentence needs two documents or more with two sentences each, and {where}")
+
+        def make(rows: Array, rng: np.random.Generator) -> Masked:
+            halves = [_halves(row, rng) for row in store.rows(rows)]
+            others = [_halves(row, rng)[1] for row in store.rows(elsewhere(owners, rows, rng))]
+            firsts, seconds, labels = pair_sentences([a for a, _ in halves], [b for _, b in halves], others, rng=rng)
+            pairs = [
+                (np.concatenate([[cls], *first, [sep]]), np.append(fitting(second, room - sum(map(len, first))), sep))
+                for first, second in zip(firsts, seconds, strict=True)
+            ]
+            sizes = np.array([[len(first), len(second)] for first, second in pairs])
+            hidden, places, wanted = hide(np.concatenate([ids for pair in pairs for ids in pair]), rng)
+            segments = np.repeat(np.tile([0, 1], len(pairs)), sizes.reshape(-1))
+            return Masked(tokens_of(hidden, sizes.sum(1), segments), places, wanted, torch.from_numpy(labels))
+
+        return make
+
+    def _config(self, config: Any, settings: Mapping[str, Any]) -> Any:
+        if not settings.get("next_sentence"):
+            return config
+        if (found := getattr(config, "num_segments", 0)) < 2:
+            raise UsageError(f"next_sentence needs a model with num_segments = 2, and this one has {found}")
+        return with_heads(config, ["nsp"])
+
+
+def grouped(sentences: Sequence[Array], room: int) -> Iterator[list[Array]]:
+    """Put sentences that follow each other together: as many as fit, at least two, none of them over half the room.
+
+    A last sentence that stands alone is left out.
+    """
+    group: list[Array] = []
+    for sentence in sentences:
+        if sum(map(len, group)) + len(sentence) > room:
+            yield group
+            group = []
+        group.append(sentence)
+    if len(group) > 1:
+        yield group
+
+
+def elsewhere(owners: Array, rows: Array, rng: np.random.Generator) -> Array:
+    """Draw for each row one of another document, all of them equally likely; a document's rows lie together."""
+    mine = owners[rows]
+    first, last = owners.searchsorted(mine, "left"), owners.searchsorted(mine, "right")
+    drawn = rng.integers(len(owners) - (last - first))
+    return drawn + (drawn >= first) * (last - first)
+
+
+def fitting(sentences: Sequence[Array], space: int) -> Array:
+    """Join as many whole sentences as fit, or else the beginning of the first."""
+    ends = np.cumsum([len(ids) for ids in sentences])
+    whole = ends[ends <= space]
+    return np.concatenate(sentences)[: whole[-1] if len(whole) else space]
+
+
+def _halves(row: Mapping[str, Array], rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
+    """Cut a group between two of its sentences."""
+    sentences = np.split(row["ids"], np.cumsum(row["sentences"])[:-1])
+    place = int(rng.integers(1, len(sentences)))
+    return sentences[:place], sentences[place:]
+
+
+def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list[Array]]:
+    """Give the sentences of each document that has two, as ids; one of more than `most` tokens becomes several."""
+    cut = [[sentence for sentence, _ in split_sentences(text) if sentence] for text in texts]
+    special = [number for role, number in context.text.specials.items() if role != "unk"]
+    found = iter(context.text.encode([sentence for document in cut for sentence in document]).ids)
+    for document in cut:
+        whole = [np.array(next(found), dtype=np.int64) for _ in document]
+        plain = [ids for ids in (ids[~np.isin(ids, special)] for ids in whole) if len(ids)]
+        yield [i[start : start + most] for i in plain for start in range(0, len(i), most)] if len(plain) > 1 else []
+
+
+def _room(context: Context) -> int:
+    """Return the tokens of both sentences together."""
+    limit = min(context.data.max_length, context.config.max_length)
+    if limit < AROUND + 2:
+        raise UsageError(f"next_sentence needs pairs of {AROUND + 2} tokens or more, got data.max_length {limit}")
+    if missing := {"cls", "sep"} - context.text.specials.keys():
+        raise UsageError(f"next_sentence needs a tokenizer with a {min(missing)} token (tokenizer.specials = bert)")
+    return int(limit - AROUND)

@@ -1,0 +1,131 @@
+"""What shows the numbers of a run besides metrics.jsonl: TensorBoard, Weights & Biases."""
+
+from __future__ import annotations
+
+import secrets
+import tomllib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from qkv.common.errors import QkvError, unknown
+from qkv.data.optional import need
+
+EXTRA = "'qkv[track]'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogConfig:
+    """Where the numbers of a run go besides metrics.jsonl.
+
+    Attributes:
+        track: auto (TensorBoard where it is installed), tensorboard, wandb (Weights & Biases) or none.
+        project: of Weights & Biases.
+        online: send to Weights & Biases while the run goes on; else, and where there is no network, the run's folder
+            `wandb` keeps everything for `wandb sync`.
+    """
+
+    track: str = "auto"
+    project: str = "qkv"
+    online: bool = False
+
+
+class Tracker(Protocol):
+    """What shows the numbers of a run."""
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Take the numbers of a step."""
+
+    def close(self) -> None:
+        """Flush."""
+
+
+def check_tracker(config: LogConfig) -> None:
+    """Stop a tracker that does not exist or is not installed, before anything heavy starts."""
+    if config.track not in TRACKERS:
+        raise unknown("tracker log.track", config.track, TRACKERS)
+    if config.track in ("tensorboard", "wandb"):
+        need(config.track, f"log.track={config.track}", EXTRA)
+
+
+def tracker_of(config: LogConfig, folder: Path, from_step: int) -> Tracker | None:
+    """Open the tracker that a recipe asks for."""
+    check_tracker(config)
+    return TRACKERS[config.track](config, folder, from_step)
+
+
+class TensorBoard:
+    """Event files in the run's folder."""
+
+    def __init__(self, config: LogConfig, folder: Path, from_step: int) -> None:
+        del config
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.board: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=from_step + 1 if from_step else None)
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Add a point to each curve."""
+        for name, value in values.items():
+            self.board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flush."""
+        self.board.close()
+
+
+class WeightsAndBiases:
+    """A run of Weights & Biases, with the recipe as its config; resuming goes on with the same one."""
+
+    def __init__(self, config: LogConfig, folder: Path, from_step: int) -> None:
+        self.wandb = need("wandb", "log.track=wandb", EXTRA)
+        known, recipe = folder / "wandb.id", folder / "recipe.toml"
+        if not (from_step and known.is_file()):
+            known.write_text(secrets.token_hex(4), "utf-8")
+        self.asked: dict[str, Any] = {
+            "project": config.project,
+            "name": folder.name,
+            "dir": str(folder),
+            "id": known.read_text("utf-8"),
+            "resume": "allow",
+            "config": tomllib.loads(recipe.read_text("utf-8")) if recipe.is_file() else {},
+        }
+        self.run = self._online() if config.online else self._offline()
+
+    def _online(self) -> Any:
+        try:
+            return self.wandb.init(**self.asked, mode="online")
+        except (self.wandb.Error, OSError) as error:
+            kept = Path(self.asked["dir"], "wandb")
+            warnings.warn(f"Weights & Biases cannot be reached ({error}): {kept} keeps the numbers", stacklevel=2)
+            return self._offline()
+
+    def _offline(self) -> Any:
+        try:
+            return self.wandb.init(**self.asked, mode="offline")
+        except (self.wandb.Error, OSError) as error:
+            raise QkvError(f"Weights & Biases cannot begin a run: {error}") from None
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Log a step; losses and validation of one step come one after the other."""
+        self.run.log(values, step=step)
+
+    def close(self) -> None:
+        """Flush."""
+        self.run.finish()
+
+
+def _auto(config: LogConfig, folder: Path, from_step: int) -> Tracker | None:
+    try:
+        return TensorBoard(config, folder, from_step)
+    except ImportError:
+        return None
+
+
+TRACKERS: dict[str, Callable[[LogConfig, Path, int], Tracker | None]] = {
+    "auto": _auto,
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "none": lambda *_: None,
+}

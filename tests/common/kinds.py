@@ -1,0 +1,43 @@
+"""Small batches of every kind that has a fixed form, with a model and an objective for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from qkv.common.batch import Following, Labelled, Masked, Pairs, Tokens, Translated
+from qkv.objectives.classify import Classify
+from qkv.objectives.language import MaskedToken, NextToken
+from qkv.objectives.tag import Tag
+from qkv.objectives.translate import Translate
+
+
+def tokens(lengths: list[int], seed: int = 0) -> Tokens:
+    chance = torch.Generator().manual_seed(seed + sum(lengths))
+    return Tokens.of([torch.randint(5, 30, (n,), generator=chance).tolist() for n in lengths])
+
+
+def translated(lengths: list[int]) -> Translated:
+    source, target = tokens(lengths), tokens([n + 1 for n in reversed(lengths)])
+    return Translated(Pairs(source, target), target.ids.roll(-1))
+
+
+def masked(lengths: list[int]) -> Masked:
+    found = tokens(lengths)
+    rows = torch.arange(0, len(found.ids), 3)
+    return Masked(found, rows, found.ids[rows])
+
+
+KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
+    "translated": ("transformer-base", translated, Translate(), {}),
+    "following": ("gpt2", lambda n: Following(tokens(n), tokens(n).ids.roll(-1)), NextToken(), {}),
+    "masked": ("bert-base", masked, MaskedToken(), {"heads": ["mlm"]}),
+    "labelled": (
+        "bert-base",
+        lambda n: Labelled(tokens(n), torch.arange(len(n)) % 2),
+        Classify(),
+        {"heads": ["classify"]},
+    ),
+    "tagged": ("bert-base", lambda n: Labelled(tokens(n), tokens(n).ids % 2), Tag(), {"heads": ["tag"]}),
+}

@@ -1,0 +1,54 @@
+"""Batches of one form: nothing real changes, nothing is asked of fillers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qkv.common.batch import Twins, layouts
+from qkv.common.fixed import Form
+from qkv.models import catalogue
+from qkv.objectives.parts import weighted
+from tests.common.kinds import KINDS, tokens, translated
+from tests.contracts.entries import make, shrink
+
+LENGTHS = st.lists(st.integers(2, 9), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(several=st.lists(LENGTHS, min_size=2, max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_the_loss_is_the_same_and_all_shapes_are_one(kind: str, several: list[list[int]]) -> None:
+    preset, build, objective, changes = KINDS[kind]
+    model = make(dataclasses.replace(shrink(catalogue.preset(preset, **changes))))
+    batches = [build(lengths) for lengths in several]
+    form = Form.of(batches)
+    assert form is not None
+    seen = set()
+    for batch in batches:
+        fixed = form.fill(batch)
+        assert fixed is not None
+        seen.add(str([(side.num_rows, side.num_sequences, side.max_length) for side in layouts(fixed)]))
+        with torch.no_grad():
+            mine, theirs = (weighted(objective(model, b), objective.weights) for b in (fixed, batch))
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+    assert len(seen) == 1
+
+
+@given(small=LENGTHS, large=LENGTHS)
+@settings(max_examples=50, deadline=None)
+def test_a_form_grows_to_hold_what_it_could_not(small: list[int], large: list[int]) -> None:
+    form = Form.of([translated(small), translated(small)])
+    assert form is not None
+    grown = form.grown(translated(large))
+    assert grown.fill(translated(large)) is not None
+    assert grown.fill(translated(small)) is not None
+    assert Form.read(dataclasses.asdict(grown)) == grown
+
+
+def test_batches_whose_examples_see_one_another_have_no_form() -> None:
+    assert Form.of([Twins(tokens([3, 4]), tokens([2, 2]))]) is None

@@ -1,0 +1,80 @@
+"""Recorded steps against ordinary ones: the same batches, the same losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from qkv.models import catalogue
+from qkv.training.config import TrainConfig
+from qkv.training.loop import one_step, recorder_of
+from qkv.training.optim import OptimConfig
+from qkv.training.run import Job, Run
+from tests.common.kinds import KINDS
+from tests.contracts.entries import make, shrink
+
+pytestmark = pytest.mark.gpu
+LENGTHS = [[9, 5, 7], [4, 4, 6, 3], [8], [3, 9, 2], [5, 5, 5], [2, 3], [9, 9, 9, 9], [7, 1, 5], [6, 6], [3]]
+
+
+def losses(kind: str, folder: Path, *, compile: str, optimizer: str, dropout: float = 0.0) -> list[float]:
+    preset, build, objective, changes = KINDS[kind]
+    torch.manual_seed(0)
+    config = shrink(catalogue.preset(preset, **changes), dropout=dropout)
+    model = make(config).cuda().train()
+
+    def batches(position: int) -> Iterator[tuple[Any, int]]:
+        while True:
+            yield build(LENGTHS[position % len(LENGTHS)]), position + 1
+            position += 1
+
+    job = Job(model, objective, batches, 20, folder, None, lambda *_: None, print)
+    run = Run(job, TrainConfig(compile=compile), OptimConfig(name=optimizer, lr=1e-3, warmup=0))
+    torch.cuda.manual_seed(7)
+    stream, recorder = job.batches(0), recorder_of(run)
+    assert (recorder is None) == (compile == "no")
+    found = [one_step(run, stream, recorder).values.tolist() for _ in range(20)]
+    if recorder is not None:
+        assert recorder.graph is not None
+    return [value for values in found for value in values[:-1]]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_steps_give_the_losses_of_ordinary_ones(kind: str, optimizer: str, tmp_path: Path) -> None:
+    plain = losses(kind, tmp_path, compile="no", optimizer=optimizer)
+    recorded = losses(kind, tmp_path, compile="record", optimizer=optimizer)
+    torch.testing.assert_close(torch.tensor(recorded), torch.tensor(plain), atol=0.02, rtol=0.02)
+    assert sum(plain[-10:]) < sum(plain[:10])
+
+
+def test_dropout_is_drawn_anew_at_each_replay(tmp_path: Path) -> None:
+    still = losses("masked", tmp_path, compile="record", optimizer="adamw", dropout=0.0)
+    noisy = losses("masked", tmp_path, compile="record", optimizer="adamw", dropout=0.5)
+    assert max(abs(a - b) for a, b in zip(still, noisy, strict=True)) > 0.01
+
+
+def test_a_batch_larger_than_the_form_makes_it_grow(tmp_path: Path) -> None:
+    preset, build, objective, changes = KINDS["translated"]
+    model = make(shrink(catalogue.preset(preset, **changes))).cuda().train()
+    small, large = build([3, 4]), build([9] * 12)
+
+    def batches(position: int) -> Iterator[tuple[Any, int]]:
+        while True:
+            yield (large if position == 150 else small), position + 1
+            position += 1
+
+    job = Job(model, objective, batches, 20, tmp_path, None, lambda *_: None, print)
+    run = Run(job, TrainConfig(compile="record"), OptimConfig(lr=1e-3))
+    recorder = recorder_of(run)
+    assert recorder is not None
+    before = recorder.form
+    stream = job.batches(147)
+    for _ in range(6):
+        assert one_step(run, stream, recorder).values.isfinite().all()
+    assert recorder.form.rows[0] > before.rows[0]
+    assert run.form is not None
