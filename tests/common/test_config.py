@@ -1,5 +1,5 @@
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -114,3 +114,20 @@ def test_override_names_what_it_does_not_know(key, near):
 def test_a_dotted_key_into_a_plain_value_is_an_error():
     with pytest.raises(UsageError, match=r"size\.x"):
         override(Outer(size=1), {"size.x": 1})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """A config with a table of anything."""
+
+    table: dict[str, object] = field(default_factory=dict)
+
+
+def test_dotted_keys_into_a_table_of_anything_become_tables():
+    found = override(Open(table={"mix": {"a": {"x": 1}}}), {"table.mix.a.y": 2, "table.mix.b.x": 3, "table.z": 4})
+    assert found.table == {"mix": {"a": {"x": 1, "y": 2}, "b": {"x": 3}}, "z": 4}
+
+
+def test_dotted_keys_are_taken_in_their_order():
+    keys = [f"table.{name}" for name in "hgfedcba"]
+    assert list(override(Open(), dict.fromkeys(keys, 1)).table) == list("hgfedcba")

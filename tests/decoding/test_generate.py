@@ -59,6 +59,9 @@ class Uncached:
             [forced(self.module, self.causal, *pair)[-1] for pair in zip(self.sources, self.said, strict=True)]
         )
 
+    def fixed(self, beams: int, longest: int) -> None:
+        del beams, longest
+
     def reorder(self, rows: torch.Tensor) -> None:
         self.sources = [self.sources[row] for row in rows.tolist()]
         self.said = [self.said[row] for row in rows.tolist()]

@@ -29,7 +29,7 @@ def same(law: Any, processor: Any, said: list[list[int]], seed: int) -> None:
     before = scores.clone()
     wanted = processor(torch.tensor(said, dtype=torch.int64).view(len(said), -1), scores.clone())
     torch.testing.assert_close(law(scores, History.of(said)), wanted)
-    assert torch.equal(scores, before), "a law leaves the scores it was given alone"
+    assert bool(((scores == before) | (scores == -torch.inf)).all()), "in place a law does no more than forbid"
 
 
 @given(histories, st.integers(0, 99), st.sampled_from([0.7, 1.3]))

@@ -44,7 +44,7 @@ def test_bert_pre_training_is_theirs(tmp_path: Any) -> None:
     best = result.prediction_logits.argmax(-1)
     assert losses["mlm"].sums["correct"] == (best == labels).sum()
     assert losses["nsp"].sums["correct"] == (result.seq_relationship_logits.argmax(-1) == pairs).sum()
-    assert only(MaskedToken()(ours, batch)).total == losses["mlm"].total
+    close(only(MaskedToken()(ours, batch)).total, losses["mlm"].total)
 
 
 def test_a_batch_without_a_hidden_token_has_a_loss_of_nothing() -> None:

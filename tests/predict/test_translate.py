@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from qkv.common.errors import UsageError
 from qkv.data.sentences import split_sentences
-from qkv.predict import TOKENS_PER_BATCH, pieces
-from qkv.predict.pieces import cut_texts
+from qkv.predict import TOKENS_PER_BATCH, translation
+from qkv.predict.translation import cut_texts
 
 TEXTS = ["The small cat sleeps.", "Two dogs play in the garden.", "I see a red house.", "We eat."]
 TOGETHER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -102,7 +102,7 @@ def test_an_echo_gives_every_text_back(bytewise, echo, text):
 @TOGETHER
 @given(text=ANY, limit=st.integers(4, 30))
 def test_pieces_fit_and_are_the_text_again(transformer, monkeypatch, text, limit):
-    monkeypatch.setattr(pieces, "LONG", 10)
+    monkeypatch.setattr(translation, "LONG", 10)
     with warnings.catch_warnings(action="ignore"):
         (found,) = cut_texts(transformer.tokenizer, [text], limit)
     assert "".join(piece.text + piece.space for piece in found) == text
@@ -112,7 +112,7 @@ def test_pieces_fit_and_are_the_text_again(transformer, monkeypatch, text, limit
 
 def test_a_long_text_is_read_sentence_by_sentence(translator):
     text = "".join(f" {sentence}" for sentence in TEXTS * 5) + " "
-    assert len(translator.encode([text]).ids[0]) > pieces.LONG
+    assert len(translator.encode([text]).ids[0]) > translation.LONG
     alone = [sentence for sentence, _ in split_sentences(text) if sentence]
     wanted = "".join(f" {said}" for said in translator.translate(alone, max_length=9)) + " "
     assert translator.translate([text], max_length=9) == [wanted]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from sklearn.metrics import accuracy_score, f1_score
 from typer.testing import CliRunner
 
 import qkv
-from qkv.checkpoints.folder import Folder, write_folder
+from qkv.checkpoints.folder import Folder, read_folder, write_folder
 from qkv.cli.main import app
-from qkv.common.errors import UsageError
+from qkv.common.errors import QkvError, UsageError
 from qkv.models import catalogue
 from qkv.recipes.evaluate import evaluate
 from qkv.tokenizers.text import TextTokenizer
@@ -160,6 +161,13 @@ def classifier(tmp_path_factory: pytest.TempPathFactory, tiny_bert: dict[str, An
     return folder
 
 
+@pytest.fixture(scope="module")
+def several(classifier: Path) -> Path:
+    """The same BERT, trained, as its folder says, to give any number of labels."""
+    write_folder(replace(read_folder(classifier), several=True), classifier.parent / "several")
+    return classifier.parent / "several"
+
+
 def write_sets(file: Path, count: int = 60) -> tuple[list[str], np.ndarray[Any, Any]]:
     draw = np.random.default_rng(2)
     texts = [" ".join(draw.choice(["cat", "dog", "mat", "run", "sat", "the"], 4)) for _ in range(count)]
@@ -169,18 +177,19 @@ def write_sets(file: Path, count: int = 60) -> tuple[list[str], np.ndarray[Any, 
     return texts, true
 
 
-def test_several_labels_agree_with_transformers_and_sklearn(classifier: Path, wordpiece: Any, tmp_path: Path) -> None:
-    from transformers import BertForSequenceClassification
+def test_several_labels_agree_with_transformers_and_sklearn(several: Path, wordpiece: Any, tmp_path: Path) -> None:
+    from transformers import AutoModelForSequenceClassification
 
     texts, true = write_sets(tmp_path / "test.tsv")
-    theirs = BertForSequenceClassification.from_pretrained(classifier).eval()
+    theirs = AutoModelForSequenceClassification.from_pretrained(several).eval()
+    assert theirs.config.problem_type == "multi_label_classification"
     with torch.no_grad():
         logits = [theirs(torch.tensor([wordpiece().encode(text).ids])).logits[0] for text in texts]
     said = (torch.stack(logits).sigmoid() > 0.5).int().numpy()
     assert 0 < said.mean() < 1
     data = DataConfig(text="text", label="label", separator=",")
     done: list[int] = []
-    micro, macro, exact = evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.tsv")], data, done.append)
+    micro, macro, exact = evaluate(qkv.load(several, device="cpu"), [str(tmp_path / "test.tsv")], data, done.append)
     assert micro.value == pytest.approx(f1_score(true, said, average="micro"))
     assert macro.value == pytest.approx(f1_score(true, said, average="macro"))
     assert exact.value == pytest.approx(accuracy_score(true, said))
@@ -190,28 +199,40 @@ def test_several_labels_agree_with_transformers_and_sklearn(classifier: Path, wo
     assert sum(done) == micro.count == 60
 
 
-def test_several_labels_from_the_command_line(classifier: Path, tmp_path: Path) -> None:
+def test_several_labels_from_the_command_line(several: Path, tmp_path: Path) -> None:
     write_sets(tmp_path / "test.tsv")
-    asked = ["evaluate", str(classifier), str(tmp_path / "test.tsv"), "--set", "separator=,", "--json"]
+    asked = ["evaluate", str(several), str(tmp_path / "test.tsv"), "--set", "separator=,", "--json"]
     found = json.loads(CliRunner().invoke(app, asked, catch_exceptions=False).stdout)
     assert found.keys() == {"f1", "f1#2", "exact-match"}
 
 
 @pytest.mark.parametrize("separator", ["", ","])
-def test_a_label_that_the_model_does_not_have(classifier: Path, tmp_path: Path, separator: str) -> None:
+def test_a_label_that_the_model_does_not_have(classifier: Path, several: Path, tmp_path: Path, separator: str) -> None:
     (tmp_path / "test.tsv").write_text("text\tlabel\nthe cat\tanimal\na mat\tplaces\n")
     data = DataConfig(text="text", label="label", separator=separator)
     with pytest.raises(UsageError, match=r"test.tsv:3: unknown label 'places'; did you mean 'place'\?"):
-        evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.tsv")], data)
+        evaluate(qkv.load(several if separator else classifier, device="cpu"), [str(tmp_path / "test.tsv")], data)
 
 
-@pytest.mark.parametrize(("labels", "count"), [("[]", 0), ('["food", "place"]', 2)])
-def test_several_labels_where_one_is_expected(classifier: Path, tmp_path: Path, labels: str, count: int) -> None:
-    (tmp_path / "test.jsonl").write_text(f'{{"text": "the cat", "label": {labels}}}\n')
-    with pytest.raises(UsageError, match=f"test.jsonl:1: {count} labels where the model gives one"):
-        evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.jsonl")], DataConfig())
-    several = DataConfig(separator=",")
-    assert evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.jsonl")], several)[2].count == 1
+@pytest.mark.parametrize(("labels", "count"), [("[]", "no label"), ('["food", "place"]', "2 labels")])
+def test_several_labels_where_one_is_expected(
+    classifier: Path, several: Path, tmp_path: Path, labels: str, count: str
+) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text(f'{{"text": "the cat", "label": {labels}}}\n{{"text": "a mat", "label": "food"}}\n')
+    with pytest.raises(QkvError, match=rf"test.jsonl:1: {count} where one is expected"):
+        evaluate(qkv.load(classifier, device="cpu"), [str(file)], DataConfig())
+    with pytest.warns(UserWarning, match=rf"1 row left out \(.*test.jsonl:1: {count} where one is expected"):
+        assert evaluate(qkv.load(classifier, device="cpu"), [str(file)], DataConfig(skip_bad=True))[0].count == 1
+    assert evaluate(qkv.load(several, device="cpu"), [str(file)], DataConfig(separator=","))[2].count == 2
+
+
+def test_a_separator_must_fit_the_model(classifier: Path, several: Path, tmp_path: Path) -> None:
+    write_sets(tmp_path / "test.tsv")
+    with pytest.raises(UsageError, match="this model gives one label: leave out the separator ','"):
+        evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.tsv")], DataConfig(separator=","))
+    with pytest.raises(UsageError, match="gives any number of labels: say what divides them"):
+        evaluate(qkv.load(several, device="cpu"), [str(tmp_path / "test.tsv")], DataConfig())
 
 
 def test_one_label_agrees_with_sklearn(classifier: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,8 @@ def test_a_recipe_runs_from_files_to_a_folder(
         assert evaluate(model, files["tag"])[0].count == len(PAIRS)
     if name == "answer":
         assert [score.count for score in evaluate(model, files["answer"])] == [40, 40]
+    if name == "image":
+        assert [score.count for score in evaluate(model, files["image"])] == [40, 40]
     if name == "pretrain-electra":
         assert qkv.load(tmp_path / "run" / "generator", device="cpu").config.heads == ("mlm",)
         assert model.config.heads == ("replaced",)
@@ -131,8 +135,6 @@ def test_resuming_a_recipe_is_bit_for_bit(tmp_path: Path, files: dict[str, list[
     changes = ["train.steps=8", "train.save_every=2", "train.keep=100", "model.set.dropout=0.3"]
     train("translate", tmp_path / "whole", files, *changes)
     train("translate", tmp_path / "cut", files, *changes)
-    import shutil
-
     for step in (6, 8):
         shutil.rmtree(tmp_path / "cut" / "checkpoints" / f"step-{step}")
     train("translate", tmp_path / "cut", files, *changes, resume=True)
@@ -145,6 +147,93 @@ def test_one_worker_equals_four(tmp_path: Path, files: dict[str, list[str]]) -> 
         train("pretrain-bert", tmp_path / str(workers), files, f"train.workers={workers}")
     a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("1", "4"))
     assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_what_decides_no_number_may_change_on_resuming(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    changes = ["train.steps=4", "train.save_every=2", "train.keep=100", "model.set.dropout=0.3"]
+    for name in ("whole", "cut"):
+        train("translate", tmp_path / name, files, *changes)
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-4")
+    free = ["log.track=none", "train.workers=2", "train.log_every=1", "train.keep=5", "train.carbon_intensity=100"]
+    train("translate", tmp_path / "cut", files, *changes, *free, f"data.cache={tmp_path / 'kept'}", resume=True)
+    a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    again = tomllib.loads((tmp_path / "cut" / "recipe.toml").read_text())
+    assert (again["log"]["track"], again["train"]["workers"]) == ("none", 2)
+    assert (tmp_path / "kept" / "train").is_dir()
+
+
+def test_what_decides_a_number_may_not_change_on_resuming(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    train("translate", tmp_path / "run", files)
+    before = (tmp_path / "run" / "recipe.toml").read_text()
+    for change in ("train.seed=7", "train.tokens=99", "data.max_length=9", "model.set.dropout=0.3", "train.ema=0.5"):
+        with pytest.raises(UsageError, match=r"is another recipe \("):
+            train("translate", tmp_path / "run", files, change, resume=True)
+    assert (tmp_path / "run" / "recipe.toml").read_text() == before
+    (tmp_path / "run" / "recipe.toml").write_text("steps = ")
+    with pytest.raises(UsageError, match=r"recipe.toml is not TOML"):
+        train("translate", tmp_path / "run", files, resume=True)
+
+
+def test_several_labels_reach_the_folder(tmp_path: Path, start: str) -> None:
+    from transformers import AutoModelForSequenceClassification
+
+    labels = ["has,long", "has", "", "long"]
+    rows = [f"{english}\t{labels[i % 4]}" for i, (english, _) in enumerate(PAIRS[:80])]
+    (tmp_path / "sets.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    files = {"classify": [str(tmp_path / "sets.tsv")]}
+    changes = [f"model.init={start}", "data.separator=,", "data.held_out=0.3", "train.steps=2"]
+    train("classify", tmp_path / "run", files, *changes)
+    for folder in (tmp_path / "run", tmp_path / "run" / "best"):
+        theirs = AutoModelForSequenceClassification.from_pretrained(folder)
+        assert theirs.config.problem_type == "multi_label_classification"
+        model = qkv.load(folder, device="cpu")
+        assert model.several
+        assert model.labels == tuple(theirs.config.id2label.values()) == ("has", "long")
+    scores = evaluate(model, files["classify"], DataConfig(separator=","))
+    assert [score.name for score in scores] == ["f1", "f1", "exact-match"]
+    (tmp_path / "one.tsv").write_text(
+        "\n".join(["text\tlabel", *(row.replace("has,", "") for row in rows if row[-1] != "\t")])
+    )
+    train("classify", tmp_path / "one", {"classify": [str(tmp_path / "one.tsv")]}, *changes[:1], *changes[2:])
+    assert not qkv.load(tmp_path / "one", device="cpu").several
+
+
+def test_a_bad_row_is_counted_once(tmp_path: Path, start: str) -> None:
+    rows = [
+        json.dumps({"text": a, "label": [["x"], ["y"], []][i % 3 if i < 3 else i % 2]})
+        for i, (a, _) in enumerate(PAIRS)
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(rows))
+    said: list[str] = []
+    changes = [
+        f"out={tmp_path / 'run'}",
+        f"model.init={start}",
+        f"data.train=[{tmp_path / 't.jsonl'}]",
+        "train.steps=1",
+    ]
+    recipe = read_recipe("classify", [*changes, "data.skip_bad=true", "data.held_out=0.2"], debug=True)
+    run_recipe(recipe, device="cpu", say=said.append)
+    assert [line.split(" (")[0] for line in said if "left out" in line] == ["1 row left out"]
+
+
+def test_a_separator_is_for_classes(tmp_path: Path, files: dict[str, list[str]], start: str) -> None:
+    with pytest.raises(UsageError, match=r"data\.separator is for classify"):
+        train("regress", tmp_path / "run", files, f"model.init={start}", "data.separator=,")
+    assert not (tmp_path / "run").exists()
+
+
+def test_with_patience_the_folder_holds_the_best_weights(tmp_path: Path, files: dict[str, list[str]]) -> None:
+    changes = ["train.steps=6", "train.validate_every=2", "train.save_every=2", "train.average_last=3"]
+    train("pretrain-electra", tmp_path / "early", files, *changes, "train.patience=5")
+    train("pretrain-electra", tmp_path / "last", files, *changes)
+    for part in (".", "generator"):
+        best, early, last = (
+            qkv.load(tmp_path / name / part, device="cpu").module.state_dict()
+            for name in ("early/best", "early", "last")
+        )
+        assert all(torch.equal(best[name], early[name]) for name in best)
+        assert not all(torch.equal(last[name], early[name]) for name in best)
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str]]) -> None:

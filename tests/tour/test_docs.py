@@ -81,7 +81,7 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    assert [line.split()[1] for line in lines] == ["train", "train", "train", "evaluate", "translate"]
+    assert [line.split()[1] for line in lines] == ["train", "train", "train", "evaluate", "translate", "translate"]
     for line in lines:
         debug = ["--debug"] if " train " in line else []
         command = [sys.executable, "-m", *shlex.split(line), *debug]

@@ -120,6 +120,31 @@ def test_early_stopping(tmp_path: Path) -> None:
     assert outcome.step < 400
 
 
+@pytest.mark.parametrize("patience", [0, 3])
+def test_with_patience_the_best_weights_last(tmp_path: Path, patience: int) -> None:
+    config = TrainConfig(validate_every=5, save_every=5, patience=patience, keep=100)
+    outcome = train(job(tmp_path, total=60, objective=Astray(20)), config, OPTIM)
+    found = [(line["valid_loss"], line["step"]) for line in lines(tmp_path) if "valid_loss" in line]
+    assert outcome.reason == ("early" if patience else "done")
+    best = min(found)[1]
+    assert best < outcome.step
+    kept = read_checkpoint(tmp_path / "checkpoints" / f"step-{best if patience else 60}").parts["model"]
+    assert equal(final(tmp_path), kept)
+
+
+class Astray(Squares):
+    """Learns for some steps, then the opposite."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps, self.calls = steps, 0
+
+    def __call__(self, module: Any, batch: Any) -> Any:
+        self.calls += module.training
+        if module.training and self.calls > self.steps:
+            batch = {**batch, "y": -batch["y"]}
+        return super().__call__(module, batch)
+
+
 def test_the_last_checkpoints_are_averaged(tmp_path: Path) -> None:
     config = TrainConfig(validate_every=100, save_every=5, average_last=3)
     train(job(tmp_path, valid=None), config, OPTIM)

@@ -28,7 +28,7 @@ from qkv.recipes.reference import MIXTURE
 from qkv.recipes.run import Prepared, check, job_of, prepare, run_recipe
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.training.tasks.mixed_order import MixedSampler, Share
-from qkv.training.tasks.mixed_tables import nested, tables_of
+from qkv.training.tasks.mixed_tables import tables_of
 from qkv.training.tasks.sentences import elsewhere, fitting, grouped
 
 PAIRS = list(phrasebook(240, 5))
@@ -446,12 +446,8 @@ def test_mixtures_that_cannot_be_are_refused(change: str, message: str, files: M
     assert message in str(raised.value)
 
 
-def test_dotted_keys_and_tables_are_one() -> None:
-    assert nested({"mix": {"a": {"x": 1}}, "mix.a.y": 2, "mix.b.x": 3, "z": 4}) == {
-        "mix": {"a": {"x": 1, "y": 2}, "b": {"x": 3}},
-        "z": 4,
-    }
-    assert list(tables_of({"b.x": 1, "a": {}}, "here", ["a", "b"])) == ["a", "b"]  # whatever the order they came in
+def test_parts_are_in_the_order_of_their_names() -> None:
+    assert list(tables_of({"b": {"x": 1}, "a": {}}, "here", ["a", "b"])) == ["a", "b"]
 
 
 # BPE-dropout

@@ -27,6 +27,7 @@ from qkv.tokenizers.text import TextTokenizer
 
 OURS = "qkv-"
 POOLING = "1_Pooling/config.json"  # sentence-transformers' file
+SEVERAL = "multi_label_classification"  # transformers' problem_type
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Folder:
         tokenizer: or None for models without text.
         labels: names of the classes, in order, where the folder names them.
         pooling: how sentences are pooled, mean or first.
+        several: an example may have any number of the labels, not just one.
     """
 
     config: Any
@@ -46,6 +48,7 @@ class Folder:
     tokenizer: TextTokenizer | None = None
     labels: tuple[str, ...] = ()
     pooling: str = "mean"
+    several: bool = False
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
@@ -68,7 +71,8 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
     if not str(raw["model_type"]).startswith(OURS):
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
-    return Folder(config, model.eval(), TextTokenizer.find(folder), labels, _pooling(folder))
+    several = raw.get("problem_type") == SEVERAL
+    return Folder(config, model.eval(), TextTokenizer.find(folder), labels, _pooling(folder), several)
 
 
 def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
@@ -98,7 +102,7 @@ def write_folder(folder: Folder, path: str | Path) -> None:
 
 def folder_files(folder: Folder) -> dict[str, bytes]:
     """Return the files of a model folder, by name."""
-    raw = config_json(folder.config, folder.labels)
+    raw = config_json(folder.config, folder.labels, several=folder.several)
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
     theirs = export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours
@@ -110,8 +114,8 @@ def folder_files(folder: Folder) -> dict[str, bytes]:
     return files
 
 
-def config_json(config: Any, labels: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the config.json of a config."""
+def config_json(config: Any, labels: tuple[str, ...] = (), *, several: bool = False) -> dict[str, Any]:
+    """Return the config.json of a config; `several` is whether an example may have any number of the labels."""
     family = family_of(config)
     try:
         if family not in FORMATS:
@@ -123,6 +127,8 @@ def config_json(config: Any, labels: tuple[str, ...] = ()) -> dict[str, Any]:
         names = labels or tuple(f"LABEL_{i}" for i in range(config.num_labels))
         if "regress" in config.heads:
             names, raw["problem_type"] = names[:1], "regression"
+        elif several and "classify" in config.heads:
+            raw["problem_type"] = SEVERAL
         raw["id2label"] = {str(i): name for i, name in enumerate(names)}
         raw["label2id"] = {name: i for i, name in enumerate(names)}
     return raw | {"dtype": "float32"}

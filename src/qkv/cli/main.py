@@ -172,10 +172,16 @@ def train(
 @app.command(epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --json")
 def evaluate(
     model: Annotated[str, MODEL],
-    data: Annotated[list[str], typer.Argument(metavar="FILE…", help="Files with the answers.", show_default=False)],
+    data: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE…", help="Files with the answers; of pictures, a folder.", show_default=False),
+    ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Name a column: text, second, label, separator, unit."),
+        typer.Option("--set", metavar="KEY=VALUE", help="How files are read: text, label, separator, skip_bad."),
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="For translators, hypotheses kept side by side; 4 if not given.")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
@@ -192,7 +198,7 @@ def evaluate(
     columns = override(DataConfig(), dict(map(parse_change, changes or [])))
     loaded = predict.load(model, device=device)
     with _progress(None, "evaluating") as advance:
-        scores = evaluation.evaluate(loaded, data, columns, advance)
+        scores = evaluation.evaluate(loaded, data, columns, advance, beam=beam)
     typer.echo(json.dumps(report(scores), ensure_ascii=False) if as_json else table(scores))
 
 

@@ -96,8 +96,10 @@ class Form:
             return Following(_tokens(batch.tokens, filled[0]), _pad(batch.wanted, self.rows[0], IGNORED))
         if isinstance(batch, Masked):
             pairs = None if batch.pairs is None else _pad(batch.pairs, self.sequences, IGNORED)
-            free = int(np.setdiff1d(np.arange(len(batch.rows) + 1), batch.rows.numpy())[0])  # a row that is not hidden
-            rows = _pad(batch.rows, self.targets, free)
+            free = np.ones(self.rows[0], dtype=bool)  # rows that are not hidden: each is asked once, if they are enough
+            free[batch.rows.numpy()] = False
+            more = np.resize(free.nonzero()[0], self.targets - len(batch.rows))
+            rows = torch.cat([batch.rows, torch.from_numpy(more)])
             return Masked(_tokens(batch.tokens, filled[0]), rows, _pad(batch.wanted, self.targets, IGNORED), pairs)
         inputs, labels = batch.inputs, batch.labels
         length = self.rows[0] if len(labels) == inputs.layout.num_rows else self.sequences

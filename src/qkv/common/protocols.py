@@ -15,6 +15,12 @@ class Scored(Protocol):
     def __call__(self, batch: Any) -> Hidden:
         """Compute the states of a batch."""
 
+    def states_for(self, batch: Any, name: str | None = None) -> Hidden:
+        """Compute the states that a head reads, which may be fewer."""
+
+    def states_at(self, batch: Any, rows: Tensor) -> Tensor:
+        """Compute the states of some rows. Shape: [M] -> [M, D]."""
+
     def head(self, name: str | None = None) -> Any:
         """Return a head."""
 
@@ -35,10 +41,13 @@ class Stepper(Protocol):
     device: Any
 
     def step(self, ids: Tensor) -> Tensor:
-        """Read a token of each row. Shape: [R] -> [R, V]."""
+        """Read a token of each row; the scores are the caller's to change. Shape: [R] -> [R, V]."""
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` held: a row may be repeated, moved within its sequence, or left out.
 
         Shape: [rows from now on].
         """
+
+    def fixed(self, beams: int, longest: int) -> Any | None:
+        """Return the same with shapes that never change, for a recorded search, or None where that can not be."""

@@ -78,6 +78,14 @@ class Ragged:
         rows = torch.arange(self.num_rows, dtype=torch.int64, device=self.offsets.device)
         return rows - self.offsets.long()[self.sequence_of]
 
+    def slack(self, dtype: torch.dtype) -> Tensor:
+        """0 where a slot of a cache holds a token and -inf where it does not, worked out once. Shape: [B, pitch]."""
+        known: dict[torch.dtype, Tensor] = self.__dict__.setdefault("_slack", {})
+        if dtype not in known:
+            empty = torch.arange(self.pitch or 0, device=self.lengths.device) >= self.lengths.unsqueeze(1)
+            known[dtype] = torch.zeros(empty.shape, dtype=dtype, device=empty.device).masked_fill_(empty, -torch.inf)
+        return known[dtype]
+
     @property
     def first(self) -> Tensor:
         """The first row of each sequence; of an empty one, some row. Shape: [B]."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from qkv.common.protocols import Stepper
-from qkv.decoding.best import best
+from qkv.decoding.best import best, log_sum
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.laws import History, Law
@@ -73,7 +73,7 @@ def _candidates(
     logits: Tensor, running: list[Beam], laws: Sequence[Law], history: History, count: int
 ) -> list[list[Candidate]]:
     """Find the best `count` ways to go on of each beam, best first. Shape of `logits`: [beams · rows, V]."""
-    log_probs = scores = logits.log_softmax(-1)
+    log_probs = scores = logits.sub_(log_sum(logits))
     for law in laws:
         scores = law(scores, history)
     values, tokens = best(scores, min(count, logits.shape[1]))  # a beam's best are among the best of its rows

@@ -1,4 +1,4 @@
-"""The k highest scores of each row."""
+"""The k highest scores of each row, and what turns them into log-probabilities."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 WIDTH = 64
+NEAR = 8  # rows of a vocabulary that fit into a core's own cache
 
 
 def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -24,3 +25,12 @@ def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     values, place = torch.cat([cells, rest], 1).topk(k)
     inside = chosen.gather(1, (place // WIDTH).clamp_max(k - 1)) * WIDTH + place % WIDTH
     return values, torch.where(place < k * WIDTH, inside, place + (blocks - k) * WIDTH)
+
+
+def log_sum(logits: Tensor) -> Tensor:
+    """Return log Σ exp of each row: a logit less it is a log-probability. Shape: [R, V] -> [R, 1].
+
+    On a CPU it goes a few rows at a time, so that what lies between is not written to memory.
+    """
+    some = logits.split(NEAR) if logits.device.type == "cpu" else [logits]
+    return torch.cat([rows.logsumexp(-1, keepdim=True) for rows in some])

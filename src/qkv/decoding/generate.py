@@ -14,11 +14,13 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.greedy import likeliest
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.laws import Forbidden, ForcedPrefix, History, Law, MinLength, NoRepeat, RepetitionPenalty
+from qkv.decoding.recorded import recorded_search
 from qkv.decoding.sample import Sample
 from qkv.decoding.tempering import MinP, Temperature, TopK, TopP
 from qkv.decoding.walk import Choose, walk
 
 Ids = Sequence[Sequence[int]]
+ROUND = 64  # recorded searches are made for limits rounded up to a multiple of it
 
 
 @torch.inference_mode()
@@ -58,6 +60,10 @@ def generate(
     limits = [most if config.max_length is None else min(most, config.max_length) for most in max_lengths]
     _check_prefixes(prefixes or [], limits)
     laws = laws_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
+    if not laws and not config.sample and on_tokens is None and limits:
+        longest = -(-max(limits) // ROUND) * ROUND
+        if (fixed := stepper.fixed(config.beam, longest)) is not None:
+            return recorded_search(fixed, first, end_id=end_id, limits=limits, longest=longest, config=config)
     history = History.of(prompts or [[]] * batch, stepper.device)
     if config.beam > 1:
         return beam_search(stepper, first, end_id=end_id, limits=limits, laws=laws, history=history, config=config)

@@ -1,6 +1,7 @@
 """What may be said next: each law takes scores and what was said so far, and returns changed scores.
 
 A forbidden token gets -inf and the others keep their scores, so that a beam's sums stay the model's log-probabilities.
+Tokens may be forbidden in place, as nothing asks for their scores again; other changes are made in a copy.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class MinLength:
         if history.length >= self.length:
             return scores
         _inside("the end token", self.end_id, scores)
-        return scores.index_fill(1, torch.tensor(self.end_id, device=scores.device), -math.inf)
+        return scores.index_fill_(1, torch.tensor(self.end_id, device=scores.device), -math.inf)
 
 
 class ForcedPrefix:
@@ -134,20 +135,23 @@ class ForcedPrefix:
 
     def __call__(self, scores: Tensor, history: History) -> Tensor:
         """Shape: [R, V] -> [R, V]."""
-        changed = scores
-        for law in self.others:
-            changed = law(changed, history)
         if history.length >= self.longest:
-            return changed
+            return self._free(scores, history)
         _inside("a forced prefix", self.highest, scores)
         wanted = self.ids[history.sequence, history.length].unsqueeze(1)
         other = torch.arange(scores.shape[1], device=scores.device) != wanted
-        return torch.where(wanted >= 0, scores.masked_fill(other, -math.inf), changed)
+        forced = scores.masked_fill(other, -math.inf)
+        return torch.where(wanted >= 0, forced, self._free(scores.clone(), history))  # the forced keep theirs
+
+    def _free(self, scores: Tensor, history: History) -> Tensor:
+        for law in self.others:
+            scores = law(scores, history)
+        return scores
 
 
 def _forbid(scores: Tensor, ids: Tensor, hit: Tensor) -> Tensor:
     """Forbid `ids` where `hit`; the same token may be named several times. Shape: [R, V], [R, n], [R, n]."""
-    return scores.scatter_add(1, ids, torch.zeros_like(ids, dtype=scores.dtype).masked_fill(hit, -math.inf))
+    return scores.scatter_add_(1, ids, torch.zeros_like(ids, dtype=scores.dtype).masked_fill(hit, -math.inf))
 
 
 def _inside(what: str, token: int, scores: Tensor) -> None:

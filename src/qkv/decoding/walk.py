@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.common.protocols import Stepper
+from qkv.decoding.best import log_sum
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.laws import History, Law
 
@@ -59,12 +60,12 @@ def walk(
             rows = torch.tensor(stay, device=stepper.device)
             stepper.reorder(rows)
             ids, history, running = ids[rows], history.select(rows), [running[row] for row in stay]
-        logits = stepper.step(ids).float()
-        scores = logits
+        logits = scores = stepper.step(ids).float()
+        total = log_sum(logits)
         for law in laws:
             scores = law(scores, history)
         ids = choose(scores, running, step)
-        log_probs = _log_probs(logits, scores, ids)
+        log_probs = _chosen(logits, scores, ids) - total.squeeze(1)
         if laws:
             history = history.then(torch.arange(len(ids), device=ids.device), ids)
         for b, token, log_prob in zip(running, ids.tolist(), log_probs.tolist(), strict=True):
@@ -75,10 +76,8 @@ def walk(
     return [Hypothesis(answer.ids, answer.scores, sum(answer.scores), answer.ended) for answer in answers]
 
 
-def _log_probs(logits: Tensor, scores: Tensor, ids: Tensor) -> Tensor:
-    """The model's log-probabilities of chosen tokens, -inf where the laws allow none. Shape: [R, V], [R] -> [R]."""
+def _chosen(logits: Tensor, scores: Tensor, ids: Tensor) -> Tensor:
+    """The model's logits of chosen tokens, -inf where the laws allow none. Shape: [R, V], [R] -> [R]."""
     chosen = ids.unsqueeze(1)
-    log_probs = logits.log_softmax(-1).gather(1, chosen)
-    if scores is not logits:
-        log_probs = log_probs.masked_fill(scores.gather(1, chosen) == -math.inf, -math.inf)
-    return log_probs.squeeze(1)
+    forbidden = scores.gather(1, chosen) == -math.inf
+    return logits.gather(1, chosen).masked_fill(forbidden, -math.inf).squeeze(1)

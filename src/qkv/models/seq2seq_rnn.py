@@ -12,6 +12,7 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.models.skeleton import Headed
+from qkv.nn.dropout import Dropout
 from qkv.nn.heads import LanguageHead
 from qkv.nn.init import initialise
 from qkv.nn.recurrent import RecurrentDecoder, RecurrentEncoder, RecurrentState
@@ -53,7 +54,7 @@ class RecurrentSeq2Seq(Headed):
         self.token = nn.Embedding(config.vocab_size, config.dim)
         self.encoder = RecurrentEncoder(config.dim, **recurrent)  # type: ignore[arg-type]
         self.decoder = RecurrentDecoder(config.dim, score=config.score, **recurrent)  # type: ignore[arg-type]
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self._own_heads({"lm": LanguageHead(config.dim, config.vocab_size, bias=True)}, None)
 
     @property
@@ -96,6 +97,9 @@ class RecurrentDecoding:
         """Shape: [R] -> [R, V]."""
         hidden, self.state = self.model.decode(Tokens(ids, self.layout), self.memory, self.state)
         return self.model.logits(hidden, "lm")
+
+    def fixed(self, beams: int, longest: int) -> None:
+        """A recurrent step is not recorded."""
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` held."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
+from qkv.common.rows import Rows
 from qkv.models.steppers import PromptDecoding, SourceDecoding
 from qkv.nn.attention import Frame
 from qkv.nn.cache import KeyValueCache
@@ -56,6 +58,15 @@ class Headed(nn.Module):
             return head(self.pooler(hidden))
         return head(hidden.states, self.table) if head.tied else head(hidden.states)
 
+    def states_for(self, batch: Any, name: str | None = None) -> Hidden:
+        """Compute the states that a head reads; a family that can computes no others."""
+        del name
+        return self(batch)
+
+    def states_at(self, batch: Any, rows: Tensor) -> Tensor:
+        """Compute the states of some rows; a family that can computes no others. Shape: [M] -> [M, D]."""
+        return self(batch).states[rows]
+
 
 class Transformer(Headed):
     """Embeddings, a stack, heads. Causal attention makes it a decoder; the rest is the same.
@@ -85,15 +96,34 @@ class Transformer(Headed):
 
     def forward(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> Hidden:
         """Compute the last states of every token."""
+        x, frame = self._embed(batch, cache)
+        return Hidden(self.stack(x, frame), frame.place.queries)
+
+    def states_for(self, batch: Tokens | Images, name: str | None = None) -> Hidden:
+        """Compute the states that a head reads: all, or the first of each sequence where the pooler takes that."""
+        pooled = self.head(name).over == "sequences" and self.pooler is not None and self.pooler.row == "first"
+        if not pooled:
+            return self(batch)
+        x, frame = self._embed(batch)
+        rows = Rows.first(frame.place.queries)
+        return Hidden(self.stack(x, frame, rows), rows.layout)
+
+    def states_at(self, batch: Tokens | Images, rows: Tensor) -> Tensor:
+        """Compute the states of some rows alone. Shape: [M] -> [M, D]."""
+        x, frame = self._embed(batch)
+        rising, order = rows.sort()
+        return self.stack(x, frame, Rows.at(frame.place.queries, rising)).index_select(0, order.argsort())
+
+    def _embed(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> tuple[Tensor, Frame]:
         if isinstance(self.embeddings, PatchEmbeddings):
             if not isinstance(batch, Images):
                 raise UsageError("this model takes images, not token ids")
             x, layout = self.embeddings(batch)
-            return Hidden(self.stack(x, Frame.of(layout)), layout)
+            return x, Frame.of(layout)
         if not isinstance(batch, Tokens):
             raise UsageError("this model takes token ids, not images")
         frame = Frame.of(batch.layout, cache=cache)
-        return Hidden(self.stack(self.embeddings(batch, frame.place), frame), batch.layout)
+        return self.embeddings(batch, frame.place), frame
 
     @torch.no_grad()
     def start(self, prompts: Tokens) -> PromptDecoding:

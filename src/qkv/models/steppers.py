@@ -3,12 +3,15 @@
     source ─► encoder ─► memory ◄─ askers: so many rows per source ─┐
     ids_R  ─► decoder, one new token per row over its cached ones ──┴─► logits_RV
 
-Beams are rows. When they are born, move or leave, only the cache of their own tokens follows; the memory lies still.
+Beams are rows. When they are born, move or leave, only the cache of their own tokens follows; the memory lies still
+until a source is over.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,10 +21,14 @@ from qkv.common.batch import Tokens
 from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
-from qkv.nn.cache import KeyValueCache
+from qkv.models.fixed_steppers import FixedPrompts, FixedSources, capacity_of, kept, recordable, up
+from qkv.nn import kernels
+from qkv.nn.cache import KeyValueCache, slots
 
 if TYPE_CHECKING:
     from qkv.models.skeleton import EncoderDecoder, Transformer
+
+EVEN = 0.5  # a memory is laid out evenly where at least this share of the slots is filled
 
 
 class _Decoding:
@@ -48,7 +55,7 @@ class SourceDecoding(_Decoding):
 
     def __init__(self, model: EncoderDecoder, memory: Hidden) -> None:
         super().__init__(memory.layout.num_sequences, memory.states.device)
-        self.model, self.memory = model, memory
+        self.model, self.memory = model, _even(memory)
         self.askers = self._ones  # the rows of each source; none where it is finished
         self._of_row = list(range(memory.layout.num_sequences))
 
@@ -58,15 +65,52 @@ class SourceDecoding(_Decoding):
         hidden = self.model.decode(self._next(ids), self.memory, self.cache, self.askers)
         return self.model.logits(hidden, "lm")
 
+    def fixed(self, beams: int, longest: int) -> FixedSources | None:
+        """Return a stepper of fixed shapes over the same sources, for `longest` tokens, where there can be one."""
+        memory, layout = self.memory, self.memory.layout
+        if not recordable(self.model, self.device, memory.states.dtype):
+            return None
+        capacity = capacity_of(self.model, longest)
+        key = (layout.num_sequences, beams, capacity, up(layout.num_rows, 64), up(layout.max_length, 16))
+        found: FixedSources = kept(self.model, key, lambda: FixedSources(self.model, beams, capacity, memory))
+        found.load(memory)
+        return found
+
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` held; rows of one source stay together, sources in their order."""
         super().reorder(rows)
         of_row = [self._of_row[row] for row in rows.tolist()]
-        if of_row != self._of_row:
-            counts = [0] * self.memory.layout.num_sequences
-            for source in of_row:
-                counts[source] += 1
-            self._of_row, self.askers = of_row, Ragged.of(counts, self.device)
+        if of_row == self._of_row:
+            return
+        counts, sources = Counter(of_row), range(self.memory.layout.num_sequences)
+        if self.memory.layout.pitch is not None and len(counts) < len(sources):
+            self._keep(sorted(counts))
+            place = {source: number for number, source in enumerate(sorted(counts))}
+            of_row = [place[source] for source in of_row]
+            counts, sources = Counter(of_row), range(len(place))
+        self._of_row, self.askers = of_row, Ragged.of([counts[source] for source in sources], self.device)
+
+    def _keep(self, sources: list[int]) -> None:
+        """Let the other sources leave the memory, so that those that stay are a rectangle again."""
+        layout = self.memory.layout
+        lengths, pitch = [layout.host_lengths[source] for source in sources], layout.num_rows // layout.num_sequences
+        start = torch.tensor(sources, device=self.device).unsqueeze(1) * pitch
+        rows = (start + torch.arange(pitch, device=self.device)).flatten()
+        left = Ragged.of(lengths, self.device) if layout.packed else slots(lengths, pitch, self.device)
+        self.memory = Hidden(self.memory.states[rows], left)
+        self.cache.keep_memory(rows)
+
+
+def _even(memory: Hidden) -> Hidden:
+    """Lay the sources out at an equal distance, where kernels want rectangles: they view them and copy nothing."""
+    layout, states = memory.layout, memory.states
+    count, pitch = layout.num_sequences, layout.max_length
+    fused = kernels.fusable(states.device.type, states.dtype)
+    if fused or layout.pitch is not None or layout.num_rows < EVEN * count * pitch:
+        return memory
+    rows = layout.sequence_of * pitch + layout.position_of
+    even = states.new_zeros(count * pitch, states.shape[1]).index_copy_(0, rows, states)
+    return Hidden(even, slots(layout.host_lengths, pitch, states.device))
 
 
 class PromptDecoding(_Decoding):
@@ -93,3 +137,13 @@ class PromptDecoding(_Decoding):
     def step(self, ids: Tensor) -> Tensor:
         """Shape: [R] -> [R, V]."""
         return self.model.logits(self.model(self._next(ids), self.cache), "lm")
+
+    def fixed(self, beams: int, longest: int) -> FixedPrompts | None:
+        """Return a stepper of fixed shapes after the same prompts, for `longest` more, where there can be one."""
+        number, capacity = self.cache.num_sequences, capacity_of(self.model, max(self.cache.lengths) + longest)
+        if not recordable(self.model, self.device, self.model.table.dtype):
+            return None
+        made = partial(FixedPrompts, self.model, number, beams, capacity, self.device)
+        found: FixedPrompts = kept(self.model, (number, beams, capacity), made)
+        found.load(self.cache)
+        return found

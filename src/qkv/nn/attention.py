@@ -10,11 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
+from qkv.common.rows import Rows
 from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.kernels import Call
@@ -30,12 +32,14 @@ class Frame:
         cache: keys and values of earlier tokens, or None.
         memory: the encoder's states, for cross-attention.
         askers: the layout of the queries over the memory. In a beam these are `beam` tokens over one source.
+        rows: the rows whose states are asked for, or None for all; told to the last layer alone.
     """
 
     place: Place
     cache: KeyValueCache | None = None
     memory: Hidden | None = None
     askers: Ragged | None = None
+    rows: Rows | None = None
 
     @staticmethod
     def of(
@@ -54,6 +58,11 @@ class Frame:
 
 class Tap(nn.Module):
     """A named place to watch: a forward hook here is given the final `Call` (see `kernels.weights`)."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks."""
+        return bool(self._forward_hooks)
 
     def forward(self, call: Call) -> None:
         """Do nothing."""
@@ -124,8 +133,8 @@ class SelfAttention(_Attention):
         self.qkv = nn.Linear(dim, sum(self.sizes), bias=bias)  # one product for the three
 
     def forward(self, x: Tensor, frame: Frame, placement: Placement, layer: int) -> Tensor:
-        """Shape: [T, D] -> [T, D]."""
-        q, k, v = (self._heads(part) for part in self.qkv(x).split(self.sizes, dim=-1))
+        """Shape: [T, D] -> [T, D], or [asked rows, D]."""
+        q, k, v = (self._heads(part) for part in self._project(x, frame.rows))
         q, k = placement.turn(q, k)
         if frame.cache is not None:
             k, v = frame.cache.write(layer, k, v)
@@ -133,7 +142,7 @@ class SelfAttention(_Attention):
             q=q,
             k=k,
             v=v,
-            queries=frame.place.queries,
+            queries=frame.place.queries if frame.rows is None else frame.rows.layout,
             keys=frame.place.keys,
             scale=self.scale,
             causal=self.causal,
@@ -141,6 +150,21 @@ class SelfAttention(_Attention):
             dropout=self.dropout if self.training else 0.0,
         )
         return self.out(placement.attend(call, self._run).flatten(1))
+
+    @property
+    def narrows(self) -> bool:
+        """Whether rows can be asked for by themselves: none needs to know where it stands, and nobody looks."""
+        return not self.causal and self.window is None and not self.tap.watched
+
+    def _project(self, x: Tensor, rows: Rows | None) -> tuple[Tensor, ...]:
+        """Queries, for the asked rows alone, and keys and values for all."""
+        if rows is None:
+            return self.qkv(x).split(self.sizes, dim=-1)
+        sides, bias = [self.sizes[0], sum(self.sizes[1:])], self.qkv.bias
+        w_q, w_kv = self.qkv.weight.split(sides)
+        b_q, b_kv = (None, None) if bias is None else bias.split(sides)
+        k, v = F.linear(x, w_kv, b_kv).split(self.sizes[1:], dim=-1)
+        return F.linear(x.index_select(0, rows.index), w_q, b_q), k, v
 
 
 class CrossAttention(_Attention):
@@ -151,17 +175,19 @@ class CrossAttention(_Attention):
         self.q = nn.Linear(dim, self.num_heads * self.head_dim, bias=bias)
         self.kv = nn.Linear(dim, 2 * self.num_kv_heads * self.head_dim, bias=bias)
 
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute keys and values over the encoder's states. Shape: [S, D] -> [S, K, H] each."""
+        k, v = self.kv(memory).chunk(2, dim=-1)
+        return self._heads(k), self._heads(v)
+
     def forward(self, x: Tensor, frame: Frame, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D]."""
         memory, askers = frame.memory, frame.askers
         if memory is None or askers is None:
             raise UsageError("cross-attention needs the encoder's states: give `memory`")
 
-        def project() -> tuple[Tensor, Tensor]:
-            k, v = self.kv(memory.states).chunk(2, dim=-1)
-            return self._heads(k), self._heads(v)
-
-        k, v = project() if frame.cache is None else frame.cache.remember(layer, project)
+        cache, states = frame.cache, memory.states
+        k, v = self.project(states) if cache is None else cache.remember(layer, lambda: self.project(states))
         dropout = self.dropout if self.training else 0.0
         q = self._heads(self.q(x))
         call = Call(q=q, k=k, v=v, queries=askers, keys=memory.layout, scale=self.scale, dropout=dropout)

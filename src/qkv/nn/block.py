@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from qkv.nn.attention import CrossAttention, Frame, SelfAttention
+from qkv.nn.dropout import Dropout
 from qkv.nn.feedforward import FeedForward
 from qkv.nn.positions import Placement
 
@@ -24,13 +25,14 @@ class Sublayer(nn.Module):
     def __init__(self, part: nn.Module, norm: nn.Module, *, pre_norm: bool, dropout: float = 0.0) -> None:
         super().__init__()
         self.part, self.norm, self.pre_norm = part, norm, pre_norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *context: Any) -> Tensor:
-        """Shape: [T, D] -> [T, D]."""
+    def forward(self, x: Tensor, *context: Any, rows: Tensor | None = None) -> Tensor:
+        """Shape: [T, D] -> [T, D]; `rows` are those that the part gives back, where it does not give all."""
+        kept = x if rows is None else x.index_select(0, rows)
         if self.pre_norm:
-            return x + self.dropout(self.part(self.norm(x), *context))
-        return self.norm(x + self.dropout(self.part(x, *context)))
+            return kept + self.dropout(self.part(self.norm(x), *context))
+        return self.norm(kept + self.dropout(self.part(x, *context)))
 
 
 class Block(nn.Module):
@@ -53,8 +55,8 @@ class Block(nn.Module):
         self.feedforward = Sublayer(feedforward, next(norm), pre_norm=pre_norm, dropout=dropout)
 
     def forward(self, x: Tensor, frame: Frame, placement: Placement, layer: int) -> Tensor:
-        """Shape: [T, D] -> [T, D]."""
-        x = self.attention(x, frame, placement, layer)
+        """Shape: [T, D] -> [T, D], or [asked rows, D]."""
+        x = self.attention(x, frame, placement, layer, rows=None if frame.rows is None else frame.rows.index)
         if self.cross is not None:
             x = self.cross(x, frame, layer)
         return self.feedforward(x)

@@ -11,6 +11,20 @@ from torch import Tensor
 from qkv.common.ragged import Ragged
 
 
+def slots(lengths: list[int], pitch: int, device: torch.device) -> Ragged:
+    """Lay sequences out at an equal distance, each with room up to the next."""
+    layout = Ragged(
+        offsets=torch.arange(len(lengths) + 1, device=device, dtype=torch.int32) * pitch,
+        lengths=torch.tensor(lengths, device=device, dtype=torch.int32),
+        max_length=max(lengths),
+        num_rows=len(lengths) * pitch,
+        pitch=pitch,
+        packed=False,
+    )
+    layout.__dict__["host_lengths"] = lengths  # known here: nobody needs to ask the device
+    return layout
+
+
 class KeyValueCache:
     """One slot per sequence and layer, grown as needed; its layout is a `Ragged` with slack.
 
@@ -35,15 +49,7 @@ class KeyValueCache:
         self.lengths = [old + new for old, new in zip(self.lengths, queries.host_lengths, strict=True)]
         if max(self.lengths) > self.capacity:
             self._resize(self.num_sequences, max(2 * self.capacity, *self.lengths))
-        self.keys = Ragged(
-            offsets=torch.arange(self.num_sequences + 1, device=device, dtype=torch.int32) * self.capacity,
-            lengths=torch.tensor(self.lengths, device=device, dtype=torch.int32),
-            max_length=max(self.lengths),
-            num_rows=self.num_sequences * self.capacity,
-            pitch=self.capacity,
-            packed=False,
-        )
-        self.keys.__dict__["host_lengths"] = self.lengths  # known here: nobody needs to ask the device
+        self.keys = slots(self.lengths, self.capacity, device)
         sequence = queries.sequence_of
         self.positions = queries.position_of + before[sequence]
         self._rows = sequence * self.capacity + self.positions
@@ -63,6 +69,10 @@ class KeyValueCache:
         if layer not in self._memory:
             self._memory[layer] = compute()
         return self._memory[layer]
+
+    def keep_memory(self, rows: Tensor) -> None:
+        """Keep some rows of the memory: sources that are over leave it."""
+        self._memory = {layer: (k[rows], v[rows]) for layer, (k, v) in self._memory.items()}
 
     def reorder(self, sequences: Tensor) -> None:
         """Make slot i continue what slot `sequences[i]` held: how beams move, and how finished sequences leave.

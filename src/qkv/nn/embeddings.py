@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from qkv.common.batch import Images, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
+from qkv.nn.dropout import Dropout
 from qkv.nn.positions import LearnedPosition, Place, SinusoidalPosition
 
 
@@ -43,7 +44,7 @@ class TextEmbeddings(nn.Module):
         self.segment = nn.Embedding(num_segments, width) if num_segments else None
         self.position = position
         self.norm = norm or nn.Identity()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.project = nn.Identity() if width == dim else nn.Linear(width, dim)
         self.scale = scale
 
@@ -83,7 +84,7 @@ class PatchEmbeddings(nn.Module):
         self.project = nn.Conv2d(channels, dim, patch_size, stride=patch_size)
         self.leading = nn.Parameter(torch.empty(2 if distilled else 1, dim))  # class token, then distillation token
         self.position = position
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, batch: Images) -> tuple[Tensor, Ragged]:
         """Shape: [B, C, height, width] -> [B · L, D] and its layout."""

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.common.errors import unknown
+from qkv.nn.dropout import Dropout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -41,7 +42,7 @@ class FeedForward(nn.Module):
         self.act = ACTIVATIONS[GATED.get(activation, activation)]
         self.up = nn.Linear(dim, 2 * ff_dim if self.gated else ff_dim, bias=bias)
         self.down = nn.Linear(ff_dim, dim, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape: [T, D] -> [T, D]."""

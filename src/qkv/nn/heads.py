@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from qkv.common.errors import unknown
 from qkv.common.outputs import Hidden
+from qkv.nn.dropout import Dropout
 from qkv.nn.feedforward import activation as activation_named
 
 
@@ -24,7 +25,7 @@ class Pooler(nn.Module):
         self.row = row
         self.dense = None if activation is None else nn.Linear(dim, dim)
         self.act = None if activation is None else activation_named(activation)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Hidden) -> Tensor:
         """Shape: [T, D] -> [B, D]."""
@@ -87,7 +88,7 @@ class TokenHead(Head):
 
     def __init__(self, dim: int, num_labels: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = nn.Linear(dim, num_labels)
 
     def forward(self, x: Tensor) -> Tensor:

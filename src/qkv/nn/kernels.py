@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
+from qkv.nn.dropout import drop
 from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
 
 FLEX_REACH = 8192  # the longest sequence the flex kernel takes
@@ -85,7 +86,7 @@ def eager(call: Call) -> Tensor:
     """Attend by the formula (Vaswani et al. 2017, eq. 1). Shape: [T, N, H]."""
 
     def attend(part: _Part) -> Tensor:
-        weights = F.dropout(part.weights(), call.dropout)
+        weights = drop(part.weights(), call.dropout)
         out = weights @ part.v
         if call.bias is not None and call.bias.values is not None:
             index = part.bias_column(call.bias).unsqueeze(1).expand_as(weights)
@@ -99,6 +100,8 @@ def eager(call: Call) -> Tensor:
 def sdpa(call: Call) -> Tensor:
     """Attend with torch's scaled_dot_product_attention. Shape: [T, N, H]."""
     _refuse("sdpa", call, values=True)
+    if call.dropout and call.q.device.type == "cpu":
+        return eager(call)  # with dropout torch has no fused kernel here, and draws a number for each weight
 
     def attend(part: _Part) -> Tensor:
         plain_causal = part.needs_only_causal and call.bias is None
@@ -169,6 +172,21 @@ def flex(call: Call) -> Tensor:
     return out.squeeze(0).transpose(0, 1)
 
 
+def slots(call: Call) -> Tensor:
+    """Attend from one token each over slots of a cache; only the device need know how far they are filled.
+
+    Shape: [T, N, H].
+    """
+    heads, number = call.q.shape[1], call.keys.num_sequences
+    k, v = (_repeat_heads(x.unflatten(0, (number, -1)).transpose(1, 2), heads) for x in (call.k, call.v))
+    mask = call.keys.slack(call.q.dtype)[:, None, None]
+    return F.scaled_dot_product_attention(call.q.unsqueeze(2), k, v, attn_mask=mask, scale=call.scale).squeeze(2)
+
+
+def _one_each(call: Call) -> bool:
+    return call.queries.pitch == 1 and call.bias is None and call.window is None and not call.dropout
+
+
 KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "flex": flex}
 
 
@@ -176,6 +194,8 @@ def automatic(call: Call) -> Tensor:
     """Attend with the fastest kernel that can answer this call."""
     name = choice(call.q.device.type, call.q.dtype, call.bias)
     keys = call.keys
+    if keys.pitch is not None and not keys.packed and keys.max_length == keys.pitch and _one_each(call):
+        return slots(call)
     reachable = keys is call.queries and call.window is None and keys.max_length <= FLEX_REACH
     if (name == "varlen" and not keys.packed and not _varlen_reads_slack()) or (name == "flex" and not reachable):
         name = "sdpa"

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import PackedSequence
 from qkv.common.errors import unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
+from qkv.nn.dropout import Dropout
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 SCORES = ("dot", "general", "additive")
@@ -109,7 +110,7 @@ class RecurrentDecoder(nn.Module):
         self.attention = SegmentAttention(dim, score=score)
         self.combine = nn.Linear(2 * dim, dim)
         self.bridge = nn.Linear(dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def begin(self, state: RecurrentState) -> RecurrentState:
         """Turn the encoder's last states into the decoder's first."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from torch import Tensor, nn
 
+from qkv.common.rows import Rows
 from qkv.nn.attention import Frame
 from qkv.nn.block import Block
 from qkv.nn.positions import NoPosition
@@ -28,9 +31,22 @@ class Stack(nn.Module):
         self.position = position or NoPosition()
         self.norm = norm or nn.Identity()
 
-    def forward(self, x: Tensor, frame: Frame) -> Tensor:
-        """Shape: [T, D] -> [T, D]."""
+    def forward(self, x: Tensor, frame: Frame, rows: Rows | None = None) -> Tensor:
+        """Shape: [T, D] -> [T, D]; with `rows`, [asked rows, D], and the last layer computes no others if it can."""
+        narrow = rows is not None and self._narrows(frame)
         placements = self.position.place(frame.place, self.depth)
         for layer, placement in enumerate(placements):
+            if narrow and layer == self.depth - 1:
+                frame = replace(frame, rows=rows)
             x = self.blocks[layer * len(self.blocks) // self.depth](x, frame, placement, layer)
-        return self.norm(x)
+        return self.norm(x if rows is None or narrow else x.index_select(0, rows.index))
+
+    def _narrows(self, frame: Frame) -> bool:
+        """Whether the last layer can do without the rows that nobody asks for."""
+        layout = frame.place.queries
+        # Rectangles have no place for a sequence that asks but has no keys. On CUDA small models wait for launches, not
+        # for products, and recorded steps have such sequences (common/fixed.py): there all rows are computed.
+        possible = not layout.offsets.is_cuda and min(layout.host_lengths, default=0) > 0
+        plain = type(self.position) is NoPosition and frame.cache is None and frame.memory is None
+        last: Any = self.blocks[-1]
+        return possible and plain and bool(last.attention.part.narrows)

@@ -43,7 +43,7 @@ class Classify(_Labels):
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every sequence or picture."""
-        logits = model.logits(model(batch.inputs), self.head)
+        logits = model.logits(model.states_for(batch.inputs, self.head), self.head)
         return {self.part: cross_entropy(logits, batch.labels, smoothing=self.smoothing)}
 
 
@@ -53,7 +53,8 @@ class ClassifyAny(_Labels):
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every class of every sequence or picture."""
-        return {self.part: binary_cross_entropy(model.logits(model(batch.inputs), "classify"), batch.labels)}
+        logits = model.logits(model.states_for(batch.inputs, "classify"), "classify")
+        return {self.part: binary_cross_entropy(logits, batch.labels)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,4 +65,5 @@ class Regress(_Labels):
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every sequence."""
-        return {self.part: squared_error(model.logits(model(batch.inputs), "regress"), batch.labels)}
+        found = model.logits(model.states_for(batch.inputs, "regress"), "regress")
+        return {self.part: squared_error(found, batch.labels)}

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from qkv.common.batch import Following, Masked
 from qkv.common.errors import UsageError
+from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import cross_entropy
 from qkv.objectives.parts import Losses, number_asked
@@ -55,12 +56,16 @@ class MaskedToken:
 
     def __call__(self, model: Scored, batch: Masked) -> Losses:
         """Score the hidden rows only: the vocabulary is the widest layer, and 85 % of the rows are not asked for."""
+        if not self.next_sentence:
+            return {"mlm": self._hidden_tokens(model, model.states_at(batch.tokens, batch.rows), batch)}
         hidden = model(batch.tokens)
-        scores = model.head("mlm")(hidden.states[batch.rows], model.table)
-        losses = {"mlm": cross_entropy(scores, batch.wanted)}
-        if self.next_sentence:
-            losses["nsp"] = cross_entropy(model.logits(hidden, "nsp"), self._pairs(batch))
-        return losses
+        return {
+            "mlm": self._hidden_tokens(model, hidden.states[batch.rows], batch),
+            "nsp": cross_entropy(model.logits(hidden, "nsp"), self._pairs(batch)),
+        }
+
+    def _hidden_tokens(self, model: Scored, states: Tensor, batch: Masked) -> LossOutput:
+        return cross_entropy(model.head("mlm")(states, model.table), batch.wanted)
 
     def _pairs(self, batch: Masked) -> Tensor:
         if batch.pairs is None:

@@ -18,6 +18,11 @@ from qkv.predict.translate import stream, translate
 class Model(Runner):
     """A model, its tokenizer and its labels."""
 
+    @property
+    def several(self) -> bool:
+        """Whether a text may have any number of the labels, not just one."""
+        return self._folder.several
+
     @overload
     def embed(
         self,

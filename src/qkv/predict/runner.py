@@ -94,7 +94,11 @@ class Runner:
             scores = self.module.logits(hidden, head)
             return hidden.layout.split(scores) if self.module.head(head).over == "rows" else list(scores)
 
-        return self._run(ids, self._states, score, target_ids=target_ids, segments=segments)
+        def read(batch: Tokens | Images | Pairs) -> Hidden:
+            plain = isinstance(self.module, Transformer) and not isinstance(batch, Pairs)
+            return self.module.states_for(batch, head) if plain else self._states(batch)
+
+        return self._run(ids, read, score, target_ids=target_ids, segments=segments)
 
     def describe(self) -> dict[str, Any]:
         """Return what `qkv info` prints."""

@@ -24,9 +24,8 @@ from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder
 from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
-from qkv.predict.pieces import Piece, cut_texts, well_formed
 from qkv.predict.runner import Runner
-from qkv.predict.translation import Translation, join
+from qkv.predict.translation import Piece, Translation, cut_texts, join, well_formed
 from qkv.tokenizers.text import TextTokenizer
 
 BEAM = 4

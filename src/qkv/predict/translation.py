@@ -1,11 +1,100 @@
-"""What a translation is: its text, how sure the model was, and which words belong together."""
+"""A text cut into pieces that a translator can read at a time, and their translations put together again.
+
+text ─► piece, white space, piece, … ─► translation, white space, translation, … ─► text
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from qkv.data.sentences import split_sentences
+from qkv.tokenizers.text import TextTokenizer
+
 Pair = tuple[int, int]
+LONG = 64  # tokens: a longer text is read sentence by sentence, as translators are trained
+LONGEST = 256  # tokens of a sentence: hardly a translator has seen longer ones
+_SPACES = re.compile(r"\s+")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text.
+
+    Attributes:
+        text: its characters, without white space around them.
+        space: the white space that follows.
+        ids: its tokens; none where there is nothing to translate.
+    """
+
+    text: str
+    space: str
+    ids: list[int]
+
+
+def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | None) -> list[list[Piece]]:
+    """Cut texts of more than `LONG` tokens, or of several lines, at sentences, and sentences too long for the model.
+
+    Args:
+        tokenizer: tells the length.
+        texts: any texts; half a surrogate pair, which no tokenizer takes, becomes U+FFFD.
+        max_length: what the model can read, special tokens counted. Cutting a longer sentence is said aloud.
+    """
+    cutter = _Cutter(tokenizer, min(max_length or LONGEST, LONGEST))
+    cleaned = [well_formed(text) for text in texts]
+    encoded = tokenizer.encode([text.strip() for text in cleaned]).ids
+    found = [cutter.cut(text, ids) for text, ids in zip(cleaned, encoded, strict=True)]
+    if cutter.halved:
+        sentences = "1 sentence is" if cutter.halved == 1 else f"{cutter.halved} sentences are"
+        warnings.warn(f"{sentences} longer than {cutter.limit} tokens: translated in parts", stacklevel=4)
+    return found
+
+
+class _Cutter:
+    """Cuts one text after the other, and counts the sentences that had to be cut."""
+
+    def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
+        self.tokenizer, self.limit, self.halved = tokenizer, limit, 0
+        self.nothing = len(tokenizer.encode([""]).ids[0])  # the special tokens alone
+
+    def cut(self, text: str, ids: list[int]) -> list[Piece]:
+        inner = text.strip()
+        if len(ids) > min(LONG, self.limit) or "\n" in inner:
+            return [piece for sentence, space in split_sentences(text) for piece in self._parts(sentence, space)]
+        start = text.index(inner)
+        before = [Piece("", text[:start], [])] if start else []
+        return [*before, self._piece(inner, text[start + len(inner) :], ids)]
+
+    def _parts(self, sentence: str, space: str) -> list[Piece]:
+        """Return a sentence, or its parts where it is too long."""
+        parts = _halves(sentence, lambda part: len(self._ids(part)) <= self.limit)
+        self.halved += len(parts) > 1
+        parts[-1] = (parts[-1][0], space)
+        return [self._piece(part, gap, self._ids(part, self.limit)) for part, gap in parts]
+
+    def _ids(self, text: str, max_length: int | None = None) -> list[int]:
+        return self.tokenizer.encode([text], max_length=max_length).ids[0]
+
+    def _piece(self, text: str, space: str, ids: list[int]) -> Piece:
+        return Piece(text, space, ids if len(ids) > self.nothing else [])
+
+
+def _halves(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
+    """Cut a text at the white space nearest to its middle, and its halves again, until each of them fits."""
+    if len(text) < 2 or fits(text):
+        return [(text, "")]
+    middle = len(text) // 2
+    border = min(_SPACES.finditer(text), key=lambda gap: abs(gap.start() - middle), default=None)
+    start, end = border.span() if border else (middle, middle)
+    *first, (last, _) = _halves(text[:start], fits)
+    return [*first, (last, text[start:end]), *_halves(text[end:], fits)]
+
+
+def well_formed(text: str) -> str:
+    """Put U+FFFD in the place of half a surrogate pair."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 @dataclass(frozen=True)

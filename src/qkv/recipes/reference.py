@@ -25,6 +25,17 @@ value can be changed with `--set`, for example `--set train.steps=500` or `--set
 does not exist is an error that names the nearest one. This page is written from the code
 (`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it so.
 
+A run's folder is a model folder, with more beside the model:
+
+- the model itself: the last weights, or their average (`train.ema`, `train.average_last`); where `train.patience` may
+  stop the run early, the weights of the best validation;
+- `best/`: a model folder with the weights of the best validation;
+- `checkpoints/`: what `--resume` goes on from, bit for bit;
+- `recipe.toml`: the recipe as it ran. On resuming nothing that decides the numbers may differ; `out`, `data.cache`,
+  `[log]` and, of `[train]`, workers, keep, log_every and carbon_intensity may;
+- `metrics.jsonl` and `energy.json`: what was measured;
+- `tokenizer/` and `data/`: the tokenizer that was trained and the tokenised examples.
+
 ## Shipped recipes
 
 | name | what it does |

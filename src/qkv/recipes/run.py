@@ -24,6 +24,7 @@ from qkv.common import disk
 from qkv.common.config import override, to_toml
 from qkv.common.errors import UsageError, unknown
 from qkv.common.progress import Bar
+from qkv.data.bad_rows import BadRows
 from qkv.data.files import digest_of, expand, stored_file
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
@@ -31,16 +32,26 @@ from qkv.data.split import held_out
 from qkv.data.store import Store
 from qkv.data.store_writer import NoRows
 from qkv.models import catalogue
-from qkv.recipes.schema import Recipe
+from qkv.recipes.schema import Recipe, read_recipe
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.training import train_tokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job
 from qkv.training.tasks.base import Context, Row, Task
 from qkv.training.tasks.table import TASKS
-from qkv.training.trackers import check_tracker
+from qkv.training.trackers import LogConfig, check_tracker
 
 Say = Callable[[str], None]
+# What may change when a run goes on; a recipe is compared with these values in it.
+FREE: dict[str, Any] = {
+    "out": "",
+    "log": LogConfig(),
+    "data.cache": "",
+    "train.workers": 1,
+    "train.keep": 1,
+    "train.log_every": 1,
+    "train.carbon_intensity": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,8 @@ def check(recipe: Recipe) -> None:
         for path in paths:
             if not path.startswith(("phrasebook:", "hf:")):
                 _must_exist(path)
+    if recipe.data.separator and recipe.task not in ("classify", "mixture"):
+        raise UsageError(f"data.separator is for classify, alone or in a mixture, not for {recipe.task}")
     if recipe.data.dropout and recipe.task not in ("translate", "mixture"):
         raise UsageError(f"data.dropout is for translate, alone or in a mixture, not for {recipe.task}")
     TASKS[recipe.task].objective(_settings(recipe))
@@ -116,18 +129,22 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
 
 
 def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
-    """Take a run's folder: a new one, or the same recipe's to resume."""
+    """Take a run's folder: a new one, or one to resume whose recipe gives the same numbers."""
     file = folder / "recipe.toml"
-    text = to_toml(recipe)
     if file.is_file() and not resume:
         raise UsageError(f"{folder} holds a run already: go on with --resume, or choose another place with --set out=…")
     if folder.exists() and any(folder.iterdir()) and not file.is_file():
         raise UsageError(f"{folder} is not empty and holds no run: choose another place with --set out=…")
     folder.mkdir(parents=True, exist_ok=True)
-    if file.is_file() and file.read_text("utf-8") != text:
-        changed = _first_difference(file.read_text("utf-8"), text)
+    if file.is_file() and (old := _deciding(read_recipe(str(file)))) != (new := _deciding(recipe)):
+        changed = _first_difference(old, new)
         raise UsageError(f"{file} is another recipe ({changed}): resume with the recipe the run began with")
-    disk.replace_file(file, text.encode())
+    disk.replace_file(file, to_toml(recipe).encode())
+
+
+def _deciding(recipe: Recipe) -> str:
+    """Write down what decides a run's numbers: all but where things lie, who prepares them and what is shown."""
+    return to_toml(override(recipe, FREE))
 
 
 def _first_difference(old: str, new: str) -> str:
@@ -186,11 +203,11 @@ def _stores(recipe: Recipe, task: Task, context: Context, folder: Path) -> tuple
         context.config.max_length if hasattr(context.config, "max_length") else 0,
     ]
 
-    def store(name: str, paths: tuple[str, ...], keep: Callable[[Row], bool]) -> Store:
+    def store(name: str, paths: tuple[str, ...], keep: Callable[[Row], bool], told: Context = context) -> Store:
         identity = [digest_of(path) if stored_file(path).exists() else path for path in paths]
         key = hashlib.sha256(json.dumps([name, relevant, identity], default=str).encode()).hexdigest()
         with Bar(f"tokenising {name}") as bar:
-            rows = bar.each(task.rows(paths, context))
+            rows = bar.each(task.rows(paths, told))
             return Store.cached(root / name, key, lambda: (row for row in rows if keep(row)))
 
     if data.valid:
@@ -206,7 +223,8 @@ def _stores(recipe: Recipe, task: Task, context: Context, folder: Path) -> tuple
     context.say(f"no data.valid: {share:.0%} of the training examples are held out for it")
     kept = store("train", data.train, lambda row: not out(row))
     try:
-        return kept, store("valid", data.train, out)
+        again = replace(context, skipped=BadRows(), say=lambda _: None)  # what was left out was said the first time
+        return kept, store("valid", data.train, out, again)
     except NoRows:
         raise UsageError(
             f"of {len(kept)} examples none was held out for validation: raise data.held_out (now {share:g}) "
@@ -230,7 +248,8 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Jo
 
     def finish(module: nn.Module, where: Path) -> None:
         for name, (numbers, part) in task.saved(module, context.config, context.settings).items():
-            found = Folder(numbers, part, context.tokenizer, context.labels)
+            several = bool(recipe.data.separator)
+            found = Folder(numbers, part, context.tokenizer, context.labels, several=several)
             if where / name != prepared.folder:
                 write_folder(found, where / name)
                 continue

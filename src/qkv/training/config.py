@@ -25,7 +25,8 @@ class TrainConfig:
         validate_every: steps between validations; below 1, a share of all steps.
         save_every: steps between checkpoints; below 1, a share of all steps.
         keep: newest checkpoints kept.
-        patience: validations without a better loss before the run stops early, 0 for never.
+        patience: validations without a better loss before the run stops early, 0 for never. With it the run's folder
+            ends with the weights of the best validation; without it, with the last ones or their average.
         log_every: steps between lines of metrics.jsonl.
         carbon_intensity: grams of CO2 per kWh of the grid.
     """
@@ -87,6 +88,11 @@ class DataConfig:
     cache: str = ""
     dropout: float = 0.0
     mix: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bad(self) -> str:
+        """What readers do about bad rows: "skip" or "stop"."""
+        return "skip" if self.skip_bad else "stop"
 
 
 def every(value: float, total: int) -> int:

@@ -10,7 +10,6 @@ loop never waits for the device: what a step gave is read when the next one is u
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -19,7 +18,8 @@ from typing import Any
 import torch
 
 from qkv.checkpoints.state import newest_checkpoint, read_checkpoint, steps
-from qkv.common.batch import UNITS, layouts, move, size
+from qkv.common import disk
+from qkv.common.batch import layouts, move, size
 from qkv.common.errors import QkvError
 from qkv.common.fixed import Form
 from qkv.objectives.parts import weighted
@@ -28,8 +28,10 @@ from qkv.training.config import TrainConfig, every
 from qkv.training.graph import Recorder, recordable
 from qkv.training.logging import Display, RunLog
 from qkv.training.optim import OptimConfig
+from qkv.training.peak import work_per_unit
 from qkv.training.run import Job, Run
 from qkv.training.stopping import Stop
+from qkv.training.tally import Taken, Tally
 from qkv.training.trackers import LogConfig
 
 PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
@@ -76,7 +78,7 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     job, config = run.job, run.train
     validate, save = every(config.validate_every, job.total), every(config.save_every, job.total)
     batches, recorder = job.batches(run.position), recorder_of(run)
-    tally, waiting = Tally(), list[Taken]()
+    tally, waiting = Tally(work_per_unit(run)), list[Taken]()
     while run.step < job.total:
         if stop.asked:
             _settle(run, waiting, tally)
@@ -97,16 +99,6 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
         if saves:
             run.save()
     return "done"
-
-
-@dataclass(frozen=True)
-class Taken:
-    """A step that was taken: its losses and the norm of its gradient, still on the device, and its size."""
-
-    names: tuple[str, ...]
-    values: torch.Tensor
-    size: int
-    unit: str
 
 
 def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | None = None) -> Taken:
@@ -237,7 +229,15 @@ def _validate(run: Run, log: RunLog, show: Display) -> bool:
 
 
 def _finish(run: Run) -> None:
-    """Put the weights that shall last into the model: averaged ones, or those of the best validation."""
+    """Write the weights that shall last: with patience those of the best validation, else the last or averaged ones."""
+    best = run.job.folder / "best"
+    disk.recover(best)
+    if run.train.patience and best.is_dir():
+        for file in (path for path in best.rglob("*") if path.is_file()):
+            place = run.job.folder / file.relative_to(best)
+            place.parent.mkdir(exist_ok=True)
+            disk.replace_file(place, file.read_bytes())
+        return
     if run.train.average_last:
         last = [read_checkpoint(run.root / f"step-{step}") for step in steps(run.root)[-run.train.average_last :]]
         run.load(mean_of(found.parts["model"] for found in last))
@@ -245,34 +245,3 @@ def _finish(run: Run) -> None:
         return
     with run.averaged():
         run.job.finish(run.job.model.eval(), run.job.folder)
-
-
-class Tally:
-    """Running means since the last line of the log."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-        self.steps = self.size = 0
-        self.unit = "tok"
-        self.start = time.perf_counter()
-        self.loss = 0.0
-
-    def add(self, losses: dict[str, float], norm: float, size: int, unit: str) -> None:
-        """Take in a step."""
-        self.steps += 1
-        self.size += size
-        self.unit = unit
-        self.loss = sum(losses.values())
-        for name, value in {"loss": self.loss, "gradient": norm, **losses}.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-
-    def facts(self) -> str:
-        """Say it for the bar."""
-        return f"loss {self.loss:.3f}  {self.size / (time.perf_counter() - self.start):,.0f} {self.unit}/s"
-
-    def take(self) -> dict[str, float]:
-        """Return the means and begin anew."""
-        means = {name: value / self.steps for name, value in self.sums.items()}
-        means[f"{UNITS[self.unit]}_per_second"] = self.size / (time.perf_counter() - self.start)
-        self.__init__()  # type: ignore[misc]
-        return means

@@ -17,6 +17,7 @@ from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
 from qkv.training.config import TrainConfig
 from qkv.training.energy import Energy, Meter
+from qkv.training.memory import keep_memory
 from qkv.training.optim import OptimConfig, Optimizer
 from qkv.training.precision import wants_bf16
 from qkv.training.schedule import rate
@@ -55,6 +56,8 @@ class Run:
     def __init__(self, job: Job, train: TrainConfig, optim: OptimConfig) -> None:
         self.job, self.train, self.optim = job, train, optim
         self.device = next(job.model.parameters()).device
+        if self.device.type == "cpu":
+            keep_memory()
         self.optimizer = Optimizer(job.model, optim)
         self.average = MovingAverage(job.model, train.ema) if train.ema else None
         self.step = self.position = self.skipped = self.in_a_row = self.roll_backs = self.worse = 0

@@ -28,8 +28,7 @@ class AnswerTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield questions and contexts."""
-        del data
-        for example in questions(list(paths)):
+        for example in questions(list(paths), bad=data.bad):
             yield example.question
             yield example.context
 

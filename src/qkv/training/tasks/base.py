@@ -59,7 +59,7 @@ class Context:
     @property
     def reading(self) -> dict[str, Any]:
         """What every source is told about bad rows."""
-        return {"bad": "skip" if self.data.skip_bad else "stop", "skipped": self.skipped}
+        return {"bad": self.data.bad, "skipped": self.skipped}
 
 
 class Task:

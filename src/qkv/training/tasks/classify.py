@@ -11,6 +11,7 @@ import torch
 from qkv.common.batch import Labelled
 from qkv.common.config import from_dict
 from qkv.common.errors import QkvError
+from qkv.data.bad_rows import BadRow, BadRows, sift
 from qkv.data.examples import Classified, Rated
 from qkv.data.labelled import classified, rated, sort_labels
 from qkv.data.store import Store
@@ -35,14 +36,26 @@ def encoded(examples: Sequence[Classified | Rated], context: Context) -> Iterato
         yield {"ids": ids, "segments": segments} if getattr(context.config, "num_segments", 0) > 1 else {"ids": ids}
 
 
+def _single(where: str, example: Classified) -> Classified:
+    del where
+    if len(example.labels) != 1:
+        got = "no label" if not example.labels else f"{len(example.labels)} labels"
+        raise BadRow(f"{got} where one is expected (where there may be several, set separator)")
+    return example
+
+
 class ClassifyTask(Task):
     """One class for each example, or any number of them where the recipe names a separator."""
 
     heads = ("pool", "classify")
 
-    def examples(self, paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[Classified]:
-        """Read texts and classes."""
-        return classified(list(paths), labels_separator=data.separator or None, **columns(data), **reading)
+    def examples(
+        self, paths: Sequence[str], data: DataConfig, *, skipped: BadRows | None = None
+    ) -> Iterator[Classified]:
+        """Read texts and classes; without a separator an example has exactly one class."""
+        reading: dict[str, Any] = {"bad": data.bad, "skipped": skipped}
+        found = classified(list(paths), labels_separator=data.separator or None, **columns(data), **reading)
+        return found if data.separator else sift(((example.where, example) for example in found), _single, **reading)
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the texts."""
@@ -53,8 +66,7 @@ class ClassifyTask(Task):
 
     def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
         """Find every class of the training examples."""
-        reading = {"bad": "skip"} if data.skip_bad else {}
-        found = {label for example in self.examples(paths, data, **reading) for label in example.labels}
+        found = {label for example in self.examples(paths, data) for label in example.labels}
         if len(found) < 2:
             raise QkvError(f"{', '.join(paths)}: at least two classes are needed, found {', '.join(found) or 'none'}")
         return tuple(sort_labels(found))
@@ -62,7 +74,7 @@ class ClassifyTask(Task):
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Tokenise and number the classes; a class that training never saw is an error that names its place."""
         number = {label: i for i, label in enumerate(context.labels)}
-        for chunk in chunks(self.examples(paths, context.data, **context.reading)):
+        for chunk in chunks(self.examples(paths, context.data, skipped=context.skipped)):
             for example, row in zip(chunk, encoded(chunk, context), strict=True):
                 for label in example.labels:
                     if label not in number:
@@ -93,9 +105,9 @@ class RegressTask(Task):
 
     heads = ("pool", "regress")
 
-    def examples(self, paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[Rated]:
+    def examples(self, paths: Sequence[str], data: DataConfig, *, skipped: BadRows | None = None) -> Iterator[Rated]:
         """Read texts and numbers."""
-        return rated(list(paths), **columns(data), **reading)
+        return rated(list(paths), **columns(data), bad=data.bad, skipped=skipped)
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the texts."""
@@ -106,7 +118,7 @@ class RegressTask(Task):
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Tokenise and keep the numbers."""
-        for chunk in chunks(self.examples(paths, context.data, **context.reading)):
+        for chunk in chunks(self.examples(paths, context.data, skipped=context.skipped)):
             for example, row in zip(chunk, encoded(chunk, context), strict=True):
                 yield row | {"score": float(example.score)}
 

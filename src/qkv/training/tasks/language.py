@@ -32,7 +32,7 @@ class LanguageTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the documents."""
-        return (document.text for document in documents(list(paths), unit=data.unit))
+        return (document.text for document in documents(list(paths), unit=data.unit, bad=data.bad))
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Tokenise whole documents; windows cut them later."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from fnmatch import fnmatch
 from pathlib import PurePath
 from typing import Any
@@ -14,22 +15,9 @@ from qkv.training.config import DataConfig
 OWN = ("format", "unit", "text", "second", "label", "max_length", "dropout")  # what a part's data may say for itself
 
 
-def nested(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo the dotted keys that `--set` leaves in a table: {"a.b": 1} is {"a": {"b": 1}}."""
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        head, dot, rest = key.partition(".")
-        value = {rest: value} if dot else value
-        if isinstance(value, Mapping):
-            before = found.get(head, {})
-            value = nested({**before, **value} if isinstance(before, Mapping) else value)
-        found[head] = value
-    return found
-
-
 def tables_of(mix: Any, where: str, known: Collection[str]) -> dict[str, dict[str, Any]]:
     """Check the tables of the parts and put them in the order of their names, which a data position relies on."""
-    found = nested(mix) if isinstance(mix, Mapping) else {}
+    found = deepcopy(dict(mix)) if isinstance(mix, Mapping) else {}
     if not found:
         raise UsageError(f"a mixture names its parts in {where}: a table for any of {', '.join(known)}")
     for name, table in found.items():

@@ -24,7 +24,7 @@ from qkv.objectives.mixture import Mixture
 from qkv.training.config import DataConfig
 from qkv.training.tasks.base import Array, Collate, Context, Row, Task
 from qkv.training.tasks.mixed_order import MixedSampler, Share
-from qkv.training.tasks.mixed_tables import chosen_files, nested, own_data, tables_of
+from qkv.training.tasks.mixed_tables import chosen_files, own_data, tables_of
 from qkv.training.tasks.sentences import with_heads
 
 
@@ -122,7 +122,7 @@ class MixedTask(Task):
 
     def _settings(self, settings: Mapping[str, Any]) -> dict[str, tuple[float, dict[str, Any]]]:
         """Give each part its weight and its settings."""
-        found = nested(settings)
+        found = dict(settings)
         several = {"several": True} if found.pop("several", False) else {}
         if other := found.keys() - {"mix"}:
             raise unknown("key of a mixture's objective", min(other), ["mix"])

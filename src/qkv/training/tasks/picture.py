@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from qkv.common.batch import Images, Labelled
 from qkv.common.config import from_dict
 from qkv.common.errors import QkvError
+from qkv.data.examples import Picture
+from qkv.data.labelled import sort_labels
 from qkv.data.pictures import pictures
 from qkv.data.store import Store
 from qkv.objectives.classify import Classify
@@ -18,28 +21,36 @@ from qkv.training.config import DataConfig
 from qkv.training.tasks.base import Array, Collate, Context, Row, Task
 
 
+def scaled(pixels: Array) -> Tensor:
+    """Turn pixels from 0 to 255 into numbers from -1 to 1, for training and for asking alike."""
+    return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
+
+
+def fitting(paths: Sequence[str], config: Any, labels: Sequence[str], **reading: Any) -> Iterator[Picture]:
+    """Read pictures; one of another size, or of a class that the model does not have, is an error that names it."""
+    shape = (config.channels, config.image_size, config.image_size)
+    for example in pictures(list(paths), **reading):
+        if example.pixels.shape != shape:
+            raise QkvError(f"{example.where}: the picture is {example.pixels.shape}, and the model takes {shape}")
+        if example.label not in labels:
+            raise QkvError(f"{example.where}: the label {example.label!r} is not among those of training")
+        yield example
+
+
 class PictureTask(Task):
-    """Pixels from 0 to 255 become numbers from -1 to 1."""
+    """A class for each picture; the model reads numbers from -1 to 1."""
 
     reads_text = False
     heads = ("classify",)
 
     def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
         """Find every class of the training pictures."""
-        del data
-        found = {example.label for example in pictures(list(paths))}
-        return tuple(sorted(found, key=lambda name: (len(name), name) if name.isdigit() else (99, name)))
+        return tuple(sort_labels(example.label for example in pictures(list(paths), bad=data.bad)))
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Keep the pixels as bytes."""
         number = {label: i for i, label in enumerate(context.labels)}
-        config = context.config
-        shape = (config.channels, config.image_size, config.image_size)
-        for example in pictures(list(paths), **context.reading):
-            if example.pixels.shape != shape:
-                raise QkvError(f"{example.where}: the picture is {example.pixels.shape}, and the model takes {shape}")
-            if example.label not in number:
-                raise QkvError(f"{example.where}: the label {example.label!r} is not among those of training")
+        for example in fitting(paths, context.config, context.labels, **context.reading):
             yield {"pixels": example.pixels.reshape(-1), "label": number[example.label]}
 
     def lengths(self, store: Store) -> Array:
@@ -52,7 +63,7 @@ class PictureTask(Task):
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
             del rng
-            pixels = torch.from_numpy(store.gather("pixels", rows)[0].astype(np.float32) / 127.5 - 1)
+            pixels = scaled(store.gather("pixels", rows)[0])
             images = Images(pixels.view(len(rows), config.channels, config.image_size, config.image_size))
             return Labelled(images, torch.from_numpy(store.gather("label", rows)[0].astype(np.int64)))
 

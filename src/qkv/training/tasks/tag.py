@@ -26,13 +26,11 @@ class TagTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the sentences."""
-        del data
-        return (" ".join(example.words) for example in tagged(list(paths)))
+        return (" ".join(example.words) for example in tagged(list(paths), bad=data.bad))
 
     def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
         """Find every tag of the training sentences; the most usual one, outside, comes first."""
-        del data
-        found = {tag for example in tagged(list(paths)) for tag in example.tags}
+        found = {tag for example in tagged(list(paths), bad=data.bad) for tag in example.tags}
         return tuple(sorted(found, key=lambda tag: (tag != "O", tag)))
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:

@@ -47,7 +47,7 @@ class TranslateTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield both sides."""
-        for pair in pairs(paths, data):
+        for pair in pairs(paths, data, bad=data.bad):
             yield from pair
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:

@@ -38,7 +38,7 @@ class TwinsTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield both sides."""
-        for first, second, _ in self.examples(paths, data):
+        for first, second, _ in self.examples(paths, data, bad=data.bad):
             yield first
             yield second
 

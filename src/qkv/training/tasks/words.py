@@ -45,7 +45,7 @@ class WordsTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the documents."""
-        return (document.text for document in documents(list(paths), unit=data.unit))
+        return (document.text for document in documents(list(paths), unit=data.unit, bad=data.bad))
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Number the words; those the vocabulary lacks are left out, as in the authors' code."""

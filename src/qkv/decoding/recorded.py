@@ -1,0 +1,226 @@
+"""Greedy and beam search as tensor operations of fixed shapes, and their steps recorded as a CUDA graph.
+
+Nothing here asks the device before a batch is over: what to say next, what has finished and when to stop are decided
+there, and the host only looks now and then whether all are over. The searches are those of `greedy.py` and `beam.py`,
+and give what they give; there sequences that are over leave the batch, here they stay in it, silent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.hypothesis import Hypothesis
+
+LOOK = 8  # steps between two looks at whether all are over
+NEVER = -math.inf
+
+
+class FixedStepper(Protocol):
+    """A stepper whose shapes never change (see `models/fixed_steppers.py`)."""
+
+    device: torch.device
+    kept: dict[object, Recording]
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Shape: [R] -> [R, V]."""
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` held."""
+
+    def begin(self) -> None:
+        """Go back to the first step."""
+
+
+class Greedy:
+    """The best token of each row, until it is over."""
+
+    def __init__(self, rows: int, longest: int, end_id: int, device: torch.device) -> None:
+        self.end_id = end_id
+        self.ids = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.limits = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.at = torch.zeros(1, dtype=torch.int64, device=device)
+        self.over = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.tokens = torch.zeros(longest, rows, dtype=torch.int64, device=device)
+        self.log_probs = torch.zeros(longest, rows, device=device)
+
+    def reset(self, first: Tensor, limits: Tensor) -> None:
+        """Stand before the first token."""
+        self.ids.copy_(first)
+        self.limits.copy_(limits)
+        self.at.zero_()
+        self.over.copy_(limits < 1)
+
+    def advance(self, stepper: FixedStepper) -> None:
+        """Say one more token."""
+        logits = stepper.step(self.ids).float()
+        best, token = logits.max(-1)
+        self.tokens.index_copy_(0, self.at, token.unsqueeze(0))
+        self.log_probs.index_copy_(0, self.at, (best - logits.logsumexp(-1)).unsqueeze(0))
+        self.at.add_(1)
+        self.over.logical_or_((token == self.end_id) | (self.at >= self.limits))
+        self.ids.copy_(token)
+
+    def read(self) -> list[list[Hypothesis]]:
+        """Return what was said."""
+        limits = self.limits.tolist()
+        rows = zip(self.tokens.t().tolist(), self.log_probs.t().tolist(), limits, strict=True)
+        return [[self._cut(tokens[:limit], scores[:limit])] for tokens, scores, limit in rows]
+
+    def _cut(self, tokens: list[int], scores: list[float]) -> Hypothesis:
+        ended = self.end_id in tokens
+        if ended:
+            end = tokens.index(self.end_id)
+            tokens, scores = tokens[:end], scores[: end + 1]
+        return Hypothesis(tokens, scores, sum(scores), ended)
+
+
+class Beams:
+    """The best few beginnings of each source; see `beam.py` for the rules.
+
+    What rows say and which row they continue is written down step by step (`said`, `parents`, `log_probs`); a finished
+    hypothesis is kept as its score and the place in this record where it ends.
+    """
+
+    def __init__(self, sources: int, longest: int, end_id: int, config: DecodingConfig, device: torch.device) -> None:
+        self.end_id, self.config, self.width = end_id, config, config.beam
+        shape = (sources, config.beam)
+
+        def numbers(*sizes: int) -> Tensor:
+            return torch.zeros(*sizes, dtype=torch.int64, device=device)
+
+        self.ids, self.limits, self.at = numbers(sources * config.beam), numbers(sources), numbers(1)
+        self.over = torch.zeros(sources, dtype=torch.bool, device=device)
+        self.totals = torch.zeros(shape, device=device)
+        self.said, self.parents = numbers(longest, *shape), numbers(longest, *shape)
+        self.log_probs = torch.zeros(longest, *shape, device=device)
+        self.scores = torch.zeros(sources, config.nbest, device=device)
+        # of each finished one: the steps before its last token, the row they are read from, that token
+        self.places = numbers(sources, config.nbest, 3)
+        self.last_probs = torch.zeros(sources, config.nbest, device=device)
+        self.first_row = (torch.arange(sources, device=device) * config.beam).unsqueeze(1)
+
+    def reset(self, first: Tensor, limits: Tensor) -> None:
+        """Stand before the first token: one row of each source is alive."""
+        self.ids.copy_(first.repeat_interleave(self.width))
+        self.limits.copy_(limits)
+        self.at.zero_()
+        self.over.copy_(limits < 1)
+        self.totals.fill_(NEVER)
+        self.totals[:, 0] = 0.0
+        self.scores.fill_(NEVER)
+
+    def advance(self, stepper: FixedStepper) -> None:
+        """Take the best 2 · beam ways to go on of each source; finish some, go on with others."""
+        logits = stepper.step(self.ids).float()
+        count = min(2 * self.width, logits.shape[1])
+        values, tokens = logits.topk(count)
+        values = values - logits.logsumexp(-1, keepdim=True)
+        totals, place = (self.totals.view(-1, 1) + values).view(len(self.totals), -1).topk(count)
+        parents, tokens = place // count, tokens.view(len(totals), -1).gather(1, place)
+        log_probs = values.view(len(totals), -1).gather(1, place)
+        ends = tokens == self.end_id
+        self._finish(parents, tokens, log_probs, totals, ends)
+        best, chosen = totals.masked_fill(ends, NEVER).topk(self.width)
+        self._go_on(best, parents.gather(1, chosen), tokens.gather(1, chosen), log_probs.gather(1, chosen), stepper)
+
+    def _finish(self, parents: Tensor, tokens: Tensor, log_probs: Tensor, totals: Tensor, ends: Tensor) -> None:
+        """Keep the n best of those finished and those that finish now: of the best `beam`, at an end or the limit."""
+        last = (self.at + 1 >= self.limits).unsqueeze(1)
+        ranked = torch.arange(totals.shape[1], device=totals.device) < self.width
+        now = ranked & (ends | last) & ~self.over.unsqueeze(1)
+        scores = (totals / (self.at + 1) ** self.config.length_penalty).masked_fill(~now, NEVER)
+        places = torch.stack([self.at.expand_as(parents), parents, tokens], -1)
+        best, chosen = torch.cat([self.scores, scores], 1).topk(self.config.nbest)
+        self.scores.copy_(best)
+        self.last_probs.copy_(torch.cat([self.last_probs, log_probs], 1).gather(1, chosen))
+        index = chosen.unsqueeze(-1).expand(-1, -1, 3)
+        self.places.copy_(torch.cat([self.places, places], 1).gather(1, index))
+
+    def _go_on(self, best: Tensor, parents: Tensor, tokens: Tensor, log_probs: Tensor, stepper: FixedStepper) -> None:
+        for record, new in ((self.said, tokens), (self.parents, parents), (self.log_probs, log_probs)):
+            record.index_copy_(0, self.at, new.unsqueeze(0))
+        self.at.add_(1)
+        alpha = self.config.length_penalty
+        length = self.limits if alpha > 0 else self.at
+        reachable = best[:, 0] / length.clamp_min(1) ** alpha
+        done = (self.at >= self.limits) | (self.scores[:, -1] >= reachable) | (best[:, 0] == NEVER)
+        self.over.logical_or_(done)
+        self.totals.copy_(best)
+        self.ids.copy_(tokens.flatten())
+        stepper.reorder((self.first_row + parents).flatten())
+
+    def read(self) -> list[list[Hypothesis]]:
+        """Follow the record back from each finished hypothesis."""
+        said, parents, log_probs = self.said.tolist(), self.parents.tolist(), self.log_probs.tolist()
+        columns = zip(self.scores.tolist(), self.places.tolist(), self.last_probs.tolist(), strict=True)
+        found: list[list[Hypothesis]] = []
+        for source, (scores, places, last) in enumerate(columns):
+            several = []
+            for score, (steps, row, token), log_prob in zip(scores, places, last, strict=True):
+                ids, probs = [token], [log_prob]
+                for step in reversed(range(steps)):
+                    ids.append(said[step][source][row])
+                    probs.append(log_probs[step][source][row])
+                    row = parents[step][source][row]
+                ended = token == self.end_id
+                if score > NEVER:
+                    several.append(Hypothesis(ids[int(ended) :][::-1], probs[::-1], score, ended))
+            found.append(several or [Hypothesis([], [], 0.0, ended=False)])
+        return found
+
+
+class Recording:
+    """A search of fixed sizes with its recorded step."""
+
+    def __init__(self, stepper: FixedStepper, state: Greedy | Beams) -> None:
+        self.stepper, self.state = stepper, state
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def run(self, first: Tensor, limits: Sequence[int]) -> list[list[Hypothesis]]:
+        """Decode a batch whose sources or prompts the stepper holds."""
+        most = torch.tensor(limits, device=self.stepper.device)
+        if self.graph is None and self.stepper.device.type == "cuda":
+            self._record(first, most)
+        self.state.reset(first, most)
+        self.stepper.begin()
+        for step in range(1, max(limits, default=0) + 1):
+            if self.graph is None:
+                self.state.advance(self.stepper)
+            else:
+                self.graph.replay()
+            if step % LOOK == 0 and bool(self.state.over.all()):
+                break
+        return self.state.read()
+
+    def _record(self, first: Tensor, limits: Tensor) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):  # what libraries do at first use must not be recorded
+                self.stepper.begin()
+                self.state.reset(first, limits)
+                self.state.advance(self.stepper)
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        self.stepper.begin()
+        with torch.cuda.graph(self.graph):
+            self.state.advance(self.stepper)
+
+
+def recorded_search(
+    stepper: FixedStepper, first: Tensor, *, end_id: int, limits: Sequence[int], longest: int, config: DecodingConfig
+) -> list[list[Hypothesis]]:
+    """Decode with the recording these sizes have, or make one; `longest` is a limit above all `limits`."""
+    key = (config.beam, config.nbest, config.length_penalty, end_id, longest)
+    if key not in stepper.kept:
+        state: Greedy | Beams = Greedy(len(first), longest, end_id, stepper.device)
+        if config.beam > 1:
+            state = Beams(len(first), longest, end_id, config, stepper.device)
+        stepper.kept[key] = Recording(stepper, state)
+    return stepper.kept[key].run(first, limits)

@@ -1,0 +1,126 @@
+"""Attention models in the middle of decoding with shapes that never change.
+
+A step of them can be recorded as a CUDA graph, and the recording serves every batch of the same sizes: sources and
+prompts are copied to where it reads them. Sizes are rounded up, so that few recordings are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from qkv.common.batch import Tokens
+from qkv.common.outputs import Hidden
+from qkv.common.ragged import Ragged
+from qkv.nn import kernels
+from qkv.nn.cache import KeyValueCache
+from qkv.nn.static_cache import StaticCache
+
+if TYPE_CHECKING:
+    from qkv.models.skeleton import EncoderDecoder, Transformer
+
+KEPT = 8  # recordings of one model, the latest used
+
+
+class FixedDecoding:
+    """What both kinds share.
+
+    Attributes:
+        kept: what a search keeps with these sizes: its state and its recording.
+    """
+
+    def __init__(self, rows: int, capacity: int, device: torch.device) -> None:
+        self.device = device
+        self.cache = StaticCache(rows, capacity, device)
+        self.start = torch.zeros_like(self.cache.filled)
+        self.ones = Ragged.of([1] * rows, device)
+        self.kept: dict[Any, Any] = {}
+
+    def begin(self) -> None:
+        """Go back to where the sources or prompts have just been read."""
+        self.cache.filled.copy_(self.start)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Make row i continue what row `rows[i]` of the same source held."""
+        self.cache.reorder(rows)
+
+
+class FixedSources(FixedDecoding):
+    """An encoder-decoder: so many sources, each with as many rows."""
+
+    def __init__(self, model: EncoderDecoder, beams: int, capacity: int, memory: Hidden) -> None:
+        layout = memory.layout
+        super().__init__(layout.num_sequences * beams, capacity, memory.states.device)
+        self.model = model
+        rows, longest = up(layout.num_rows, 64), up(layout.max_length, 16)
+        self.memory = Hidden(
+            memory.states.new_zeros(rows, memory.states.shape[1]),
+            Ragged(layout.offsets.clone(), layout.lengths.clone(), max_length=longest, num_rows=rows),
+        )
+        self.askers = Ragged.of([beams] * layout.num_sequences, self.device)
+
+    def load(self, memory: Hidden) -> None:
+        """Read other sources, as many as before."""
+        held = self.memory
+        held.states[: len(memory.states)].copy_(memory.states)
+        held.layout.offsets.copy_(memory.layout.offsets)
+        held.layout.lengths.copy_(memory.layout.lengths)
+        decoder = self.model.decoder
+        assert decoder is not None
+        for layer in range(decoder.depth):
+            block: Any = decoder.blocks[layer * len(decoder.blocks) // decoder.depth]
+            self.cache.recall(layer, *block.cross.part.project(held.states))
+        self.begin()
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Shape: [R] -> [R, V]."""
+        hidden = self.model.decode(Tokens(ids, self.ones), self.memory, self.cache, self.askers)
+        return self.model.logits(hidden, "lm")
+
+
+class FixedPrompts(FixedDecoding):
+    """A causal model: so many prompts, each with as many rows."""
+
+    def __init__(self, model: Transformer, prompts: int, beams: int, capacity: int, device: torch.device) -> None:
+        super().__init__(prompts * beams, capacity, device)
+        self.model, self.beams = model, beams
+
+    def load(self, cache: KeyValueCache) -> None:
+        """Take over prompts that have been read."""
+        self.cache.adopt(cache, self.beams)
+        self.start.copy_(self.cache.filled)
+
+    def step(self, ids: Tensor) -> Tensor:
+        """Shape: [R] -> [R, V]."""
+        return self.model.logits(self.model(Tokens(ids, self.ones), self.cache), "lm")
+
+
+def recordable(model: Any, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a step of a model has fixed shapes here: the fused kernels, and no position that asks the host."""
+    modules = list(model.modules())
+    chosen = all(m.kernel is kernels.automatic for m in modules if hasattr(m, "kernel"))
+    return kernels.fusable(device.type, dtype) and chosen and all(getattr(m, "fixed_shapes", True) for m in modules)
+
+
+def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:
+    """Return a model's stepper of these sizes, the one that served before where there is one."""
+    held: dict[tuple[Any, ...], FixedDecoding] = model.__dict__.setdefault("_fixed_steppers", {})
+    found = held.pop(key, None)
+    held[key] = make() if found is None else found  # the latest used lies last
+    while len(held) > KEPT:
+        del held[next(iter(held))]
+    return held[key]
+
+
+def capacity_of(model: Any, needed: int) -> int:
+    """Round a number of tokens up, but not past the positions that a model has."""
+    limit = getattr(model.embeddings.position, "limit", None)
+    return up(needed, 64) if limit is None else min(up(needed, 64), limit)
+
+
+def up(number: int, multiple: int) -> int:
+    """Round up."""
+    return -(-number // multiple) * multiple

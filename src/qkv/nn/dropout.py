@@ -1,0 +1,30 @@
+"""Dropout (Srivastava et al. 2014): a share of the numbers is set to nought in training, the rest is scaled up."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Dropout(nn.Dropout):
+    """torch's dropout, with fewer random numbers on the CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shape: [...] -> [...]."""
+        return drop(x, self.p) if self.training else x
+
+
+def drop(x: Tensor, p: float) -> Tensor:
+    """Set a share p of x to nought and divide the rest by 1 - p.
+
+    torch draws a number for each element, which on the CPU takes longer than all the rest of a norm or an activation.
+    Here each draw of 64 bits decides on four elements, so that p is met to 2^-16.
+    """
+    if x.device.type != "cpu" or not 0 < p < 1:
+        return F.dropout(x, p)
+    draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    quarters = draws.view(torch.int16)[: x.numel()].view(x.shape)  # even in -2^15 ... 2^15 - 1
+    lowest = min(round(p * 2**16), 2**16 - 1) - 2**15
+    kept = torch.empty(x.shape, dtype=x.dtype)
+    return x * torch.ge(quarters, lowest, out=kept).mul_(1 / (1 - p))

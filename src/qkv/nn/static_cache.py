@@ -1,0 +1,69 @@
+"""A cache whose shapes never change, so that a step over it can be recorded and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from qkv.common.ragged import Ragged
+from qkv.nn.cache import KeyValueCache
+
+
+class StaticCache(KeyValueCache):
+    """Slots of one fixed length; how far each is filled is known to the device alone.
+
+    Attributes:
+        filled: tokens in each slot. Shape: [slots], int32.
+    """
+
+    def __init__(self, num_sequences: int, capacity: int, device: torch.device) -> None:
+        super().__init__(num_sequences, capacity=capacity)
+        self.filled = torch.zeros(num_sequences, dtype=torch.int32, device=device)
+        slots = torch.arange(num_sequences + 1, dtype=torch.int32, device=device) * capacity
+        self._starts = slots[:-1].long()
+        self.keys = Ragged(
+            offsets=slots,
+            lengths=self.filled,
+            max_length=capacity,
+            num_rows=num_sequences * capacity,
+            pitch=capacity,
+            packed=False,
+        )
+
+    def begin(self, queries: Ragged) -> None:
+        """Make room for one new token in each slot."""
+        del queries
+        self.positions = self.filled.long()
+        self._rows = self._starts + self.positions
+        self.filled.add_(1)
+        self.keys = replace(self.keys)  # what the last step has worked out about it is out of date
+
+    def reorder(self, sequences: Tensor) -> None:
+        """Make slot i continue what slot `sequences[i]` held."""
+        for pair in self._layers.values():
+            for x in pair:
+                slots = x.unflatten(0, (self.num_sequences, self.capacity))
+                slots.copy_(slots.index_select(0, sequences))
+        self.filled.copy_(self.filled.index_select(0, sequences))
+
+    def adopt(self, cache: KeyValueCache, copies: int) -> None:
+        """Take over what another cache holds, each of its slots so many times."""
+        for layer, pair in cache._layers.items():
+            if layer not in self._layers:
+                shape = (self.num_sequences * self.capacity, *pair[0].shape[1:])
+                self._layers[layer] = (pair[0].new_zeros(shape), pair[1].new_zeros(shape))
+            for mine, theirs in zip(self._layers[layer], pair, strict=True):
+                held = theirs.unflatten(0, (-1, cache.capacity)).repeat_interleave(copies, 0)[:, : self.capacity]
+                mine.unflatten(0, (self.num_sequences, self.capacity))[:, : held.shape[1]].copy_(held)
+        lengths = torch.tensor(cache.lengths, dtype=torch.int32).repeat_interleave(copies)
+        self.filled.copy_(lengths)
+
+    def recall(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Put a layer's keys and values over the encoder's memory where a recorded step reads them."""
+        if layer not in self._memory:
+            self._memory[layer] = (k.clone(), v.clone())
+            return
+        for place, new in zip(self._memory[layer], (k, v), strict=True):
+            place.copy_(new)
