@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--preset", default="bert-base")
     parser.add_argument("--tokens", type=int, default=32_768)
     parser.add_argument("--sentences", type=int, default=100_000)
+    parser.add_argument("--document", type=int, default=30, help="sentences of a document, of about 8 tokens each")
     parser.add_argument("--steps", type=int, default=20, help="steps of a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
@@ -43,7 +44,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp())
     text = folder / "text.txt"
     sentences = [english for english, _ in phrasebook(args.sentences, 1)]
-    documents = [" ".join(sentences[i : i + 30]) for i in range(0, len(sentences), 30)]  # of about 250 tokens
+    documents = [" ".join(sentences[i : i + args.document]) for i in range(0, len(sentences), args.document)]
     text.write_text("\n".join(documents) + "\n")
     recipe = read_recipe(
         "pretrain-bert",
