@@ -14,7 +14,7 @@ from qkv.common.batch import Pairs, Tokens, Translated
 from qkv.common.errors import UsageError
 from qkv.models import catalogue
 from qkv.objectives import Translate, weighted
-from qkv.objectives.translate import distance
+from qkv.objectives.agreement import distance
 from tests.contracts.entries import make, shrink
 from tests.objectives.shared import both, close, draw, mean, only, pack, ragged, tiny
 from tests.parity.test_hf import MARIAN, T5

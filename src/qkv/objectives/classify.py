@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from qkv.common.batch import Labelled
+from qkv.common.errors import UsageError
 from qkv.common.protocols import Scored
-from qkv.objectives.entropy import binary_cross_entropy, cross_entropy, squared_error
+from qkv.objectives.agreement import distance, twice
+from qkv.objectives.entropy import binary_cross_entropy, log_softmax, of_log, squared_error
 from qkv.objectives.parts import Losses, number_asked
 
 
@@ -35,16 +38,43 @@ class Classify(_Labels):
 
     Attributes:
         smoothing: ε of label smoothing.
+        agreement: R-Drop's α: two passes with different dropout shall say the same; 0: one pass.
         head: the head that scores the classes.
     """
 
     smoothing: float = 0.0
+    agreement: float = 0.0
     head: str = "classify"
 
+    def __post_init__(self) -> None:
+        if self.agreement < 0:
+            raise UsageError(f"agreement must not be below 0, got {self.agreement}")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """R-Drop adds both passes' losses to α times their distance; here passes are averaged, so α is halved too."""
+        return {self.part: 1.0, "agreement": self.agreement / 2} if self.agreement else {self.part: 1.0}
+
+    def counts(self, batch: Labelled) -> dict[str, Tensor]:
+        """Count the targets, of both passes where there are two."""
+        one = number_asked(batch.labels)
+        return {self.part: 2 * one, "agreement": one} if self._twice else {self.part: one}
+
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
-        """Score every sequence or picture."""
-        logits = model.logits(model.states_for(batch.inputs, self.head), self.head)
-        return {self.part: cross_entropy(logits, batch.labels, smoothing=self.smoothing)}
+        """Score every sequence or picture, twice where there is a gradient to be had from the distance."""
+        inputs, labels = batch.inputs, batch.labels
+        if self._twice:
+            inputs, labels = twice(inputs), labels.repeat(2)
+        log_p = log_softmax(model.logits(model.states_for(inputs, self.head), self.head))
+        losses = {self.part: of_log(log_p, labels, smoothing=self.smoothing)}
+        if self._twice:
+            one, other = log_p.chunk(2)
+            losses["agreement"] = distance(one, other, batch.labels)
+        return losses
+
+    @property
+    def _twice(self) -> bool:
+        return self.agreement > 0 and torch.is_grad_enabled()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from qkv.common.batch import Pairs, Tokens, Translated
+from qkv.common.batch import Pairs, Translated
 from qkv.common.errors import UsageError
-from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
+from qkv.objectives.agreement import distance, twice
 from qkv.objectives.entropy import log_softmax, of_log
-from qkv.objectives.parts import IGNORED, Losses, number_asked
+from qkv.objectives.parts import Losses, number_asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Translate:
         if not self._twice:
             log_p = log_softmax(model.logits(model(batch.pairs), "lm"))
             return {"translate": of_log(log_p, batch.wanted, smoothing=self.smoothing)}
-        pairs = Pairs(_twice(batch.pairs.source), _twice(batch.pairs.target))
+        pairs = Pairs(twice(batch.pairs.source), twice(batch.pairs.target))
         log_p = log_softmax(model.logits(model(pairs), "lm"))
         both = of_log(log_p, batch.wanted.repeat(2), smoothing=self.smoothing)
         one, other = log_p.chunk(2)
@@ -55,15 +55,3 @@ class Translate:
     @property
     def _twice(self) -> bool:
         return self.agreement > 0 and torch.is_grad_enabled()
-
-
-def _twice(tokens: Tokens) -> Tokens:
-    """The same sequences two times in one batch: dropout differs between the two."""
-    return Tokens(tokens.ids.repeat(2), tokens.layout.twice())
-
-
-def distance(log_p_TV: Tensor, log_q_TV: Tensor, wanted: Tensor) -> LossOutput:
-    """½ (KL(p‖q) + KL(q‖p)) of each row (Liang et al. 2021, equation 2), which is ½ Σ (p - q)(log p - log q)."""
-    asked = wanted != IGNORED
-    rows = 0.5 * ((log_p_TV.exp() - log_q_TV.exp()) * (log_p_TV - log_q_TV)).sum(-1)
-    return LossOutput(rows.masked_fill(~asked, 0).sum(), asked.sum())

@@ -1,0 +1,52 @@
+"""R-Drop on classes: two passes in one batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from qkv.common.batch import Images, Labelled, Tokens
+from qkv.common.errors import UsageError
+from qkv.models import catalogue
+from qkv.objectives import Classify, weighted
+from qkv.objectives.agreement import twice
+from tests.contracts.entries import make, shrink
+
+SENTENCES = [[5, 6, 7], [8, 9], [4, 4, 4, 4]]
+
+
+def test_twice_lists_everything_two_times() -> None:
+    tokens = Tokens.of(SENTENCES, segments=[[0, 0, 1], [0, 1], [0, 0, 0, 1]])
+    both, listed = twice(tokens), Tokens.of(2 * SENTENCES)
+    assert torch.equal(both.ids, listed.ids)
+    assert torch.equal(both.layout.offsets, listed.layout.offsets)
+    assert torch.equal(both.layout.lengths, listed.layout.lengths)
+    assert both.segments is not None
+    assert both.segments.tolist() == 2 * [0, 0, 1, 0, 1, 0, 0, 0, 1]
+    assert twice(Images(torch.ones(2, 3, 4, 4))).pixels.shape == (4, 3, 4, 4)
+
+
+def test_the_loss_is_both_passes_and_half_of_alpha_times_their_distance() -> None:
+    model = make(shrink(catalogue.preset("bert-base"), heads=["classify"], dropout=0.4), train=True)
+    batch, objective = Labelled(Tokens.of(SENTENCES), torch.tensor([0, 1, -100])), Classify(agreement=4.0)
+    torch.manual_seed(3)
+    losses = objective(model, batch)
+    torch.manual_seed(3)
+    logits = model.logits(model.states_for(Tokens.of(2 * SENTENCES), "classify"), "classify").log_softmax(-1)
+    p, q = logits.chunk(2)
+    nll = sum(F.nll_loss(x[:2], batch.labels[:2]) for x in (p, q))
+    kl = sum(F.kl_div(a[:2], b[:2], reduction="batchmean", log_target=True) for a, b in ((p, q), (q, p))) / 2
+    assert kl > 0
+    torch.testing.assert_close(weighted(losses, objective.weights), (nll + 4.0 * kl) / 2, atol=1e-5, rtol=1e-5)
+    assert {name: int(n) for name, n in objective.counts(batch).items()} == {"classify": 4, "agreement": 2}
+    assert {name: int(loss.count) for name, loss in losses.items()} == {"classify": 4, "agreement": 2}
+
+
+def test_without_a_gradient_there_is_one_pass() -> None:
+    model = make(shrink(catalogue.preset("bert-base"), heads=["classify"]))
+    batch = Labelled(Tokens.of(SENTENCES), torch.tensor([0, 1, 1]))
+    with torch.no_grad():
+        assert set(Classify(agreement=1.0)(model, batch)) == {"classify"}
+    with pytest.raises(UsageError, match="agreement must not be below 0"):
+        Classify(agreement=-1.0)
