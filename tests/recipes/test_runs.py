@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.common.errors import UsageError
+from qkv.common.errors import QkvError, UsageError
 from qkv.data.phrasebook import phrasebook
 from qkv.recipes.evaluate import evaluate
 from qkv.recipes.run import run_recipe
@@ -247,3 +247,33 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str
     with pytest.raises(UsageError, match="is not empty and holds no run"):
         train("translate", tmp_path / "other", files)
     assert (tmp_path / "other" / "precious").read_text() == "x"
+
+
+def test_a_run_that_never_began_leaves_nothing(files: dict[str, list[str]], tmp_path: Path) -> None:
+    short = tmp_path / "short.fr"
+    short.write_text("un\n")
+    changes = [f"data.train=[{files['translate'][0]},{short}]", f"out={tmp_path / 'run'}"]
+    with pytest.raises(QkvError, match="have no partner"):
+        run_recipe(read_recipe("translate", changes, debug=True), say=lambda _: None)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("optim.name=adamv", "unknown optim.name 'adamv'; did you mean 'adamw'"),
+        ("optim.schedule=cosin", "did you mean 'cosine'"),
+        ("train.precision=fp16", "unknown train.precision 'fp16'"),
+        ("train.compile=maybe", "unknown train.compile 'maybe'"),
+        ("tokenizer.kind=bpee", "did you mean 'bpe'"),
+        ("train.tokens=0", "train.tokens must be at least 1, got 0"),
+        ("optim.lr=-1", "optim.lr must be at least 0, got -1"),
+    ],
+)
+def test_names_and_numbers_are_checked_before_anything(
+    change: str, message: str, files: dict[str, list[str]], tmp_path: Path
+) -> None:
+    changes = [f"data.train=[{','.join(files['translate'])}]", f"out={tmp_path / 'run'}", change]
+    with pytest.raises(UsageError, match=message):
+        run_recipe(read_recipe("translate", changes), say=lambda _: None)
+    assert not (tmp_path / "run").exists()

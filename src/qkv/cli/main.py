@@ -141,7 +141,7 @@ def translate(
             advance(1)
 
 
-@app.command(epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=[a.en,a.de] --resume")
+@app.command(epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=\\[a.en,a.de] --resume")
 def train(
     recipe: Annotated[
         str, typer.Argument(metavar="RECIPE", help="A shipped recipe by name, or a TOML file.", show_default=False)

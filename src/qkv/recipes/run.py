@@ -33,15 +33,36 @@ from qkv.data.store import Store
 from qkv.data.store_writer import NoRows
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe, read_recipe
+from qkv.tokenizers.kinds import KINDS
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.training import train_tokenizer
 from qkv.training.loop import Outcome, train
-from qkv.training.run import Job
+from qkv.training.optim import OPTIMIZERS
+from qkv.training.precision import PRECISIONS
+from qkv.training.run import COMPILES, Job
+from qkv.training.schedule import SCHEDULES
 from qkv.training.tasks.base import Context, Row, Task
 from qkv.training.tasks.table import TASKS
 from qkv.training.trackers import LogConfig, check_tracker
 
 Say = Callable[[str], None]
+
+LEAST = {  # numbers of a recipe that cannot be smaller
+    "optim.lr": 0.0,
+    "optim.clip": 0.0,
+    "optim.warmup": 0.0,
+    "train.steps": 0,
+    "train.epochs": 0.0,
+    "train.tokens": 1,
+    "train.accumulate": 1,
+    "train.workers": 0,
+    "train.ema": 0.0,
+    "train.average_last": 0,
+    "train.log_every": 1,
+    "train.keep": 1,
+    "data.max_length": 1,
+    "data.held_out": 0.0,
+}
 # What may change when a run goes on; a recipe is compared with these values in it.
 FREE: dict[str, Any] = {
     "out": "",
@@ -70,8 +91,13 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     """Train what a recipe says."""
     check(recipe)
     folder = Path(recipe.out)
-    _claim(folder, recipe, resume)
-    prepared = prepare(recipe, folder, say)
+    new = _claim(folder, recipe, resume)
+    try:
+        prepared = prepare(recipe, folder, say)
+    except BaseException:
+        if new:  # a run that never began leaves nothing, so that the next try can have its place
+            disk.remove(folder)
+        raise
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model = prepared.model.to(where).train()
     job = job_of(recipe, prepared, model, say)
@@ -101,6 +127,19 @@ def check(recipe: Recipe) -> None:
         raise UsageError(f"data.separator is for classify, alone or in a mixture, not for {recipe.task}")
     if recipe.data.dropout and recipe.task not in ("translate", "mixture"):
         raise UsageError(f"data.dropout is for translate, alone or in a mixture, not for {recipe.task}")
+    for key, name, allowed in (
+        ("optim.name", recipe.optim.name, OPTIMIZERS),
+        ("optim.schedule", recipe.optim.schedule, SCHEDULES),
+        ("train.precision", recipe.train.precision, PRECISIONS),
+        ("train.compile", recipe.train.compile, COMPILES),
+        ("tokenizer.kind", recipe.tokenizer.kind, KINDS),
+    ):
+        if name not in allowed:
+            raise unknown(key, name, allowed)
+    for key, least in LEAST.items():
+        table, _, name = key.partition(".")
+        if (value := getattr(getattr(recipe, table), name)) < least:
+            raise UsageError(f"{key} must be at least {least:g}, got {value:g}")
     TASKS[recipe.task].objective(_settings(recipe))
     check_tracker(recipe.log)
 
@@ -128,18 +167,20 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     return Prepared(task, context, model, folder, *stores)
 
 
-def _claim(folder: Path, recipe: Recipe, resume: bool) -> None:
-    """Take a run's folder: a new one, or one to resume whose recipe gives the same numbers."""
+def _claim(folder: Path, recipe: Recipe, resume: bool) -> bool:
+    """Take a run's folder: a new one (true), or one to resume whose recipe gives the same numbers."""
     file = folder / "recipe.toml"
-    if file.is_file() and not resume:
+    new = not file.is_file()
+    if not new and not resume:
         raise UsageError(f"{folder} holds a run already: go on with --resume, or choose another place with --set out=…")
-    if folder.exists() and any(folder.iterdir()) and not file.is_file():
+    if folder.exists() and any(folder.iterdir()) and new:
         raise UsageError(f"{folder} is not empty and holds no run: choose another place with --set out=…")
     folder.mkdir(parents=True, exist_ok=True)
-    if file.is_file() and (old := _deciding(read_recipe(str(file)))) != (new := _deciding(recipe)):
-        changed = _first_difference(old, new)
+    if not new and (old := _deciding(read_recipe(str(file)))) != (now := _deciding(recipe)):
+        changed = _first_difference(old, now)
         raise UsageError(f"{file} is another recipe ({changed}): resume with the recipe the run began with")
     disk.replace_file(file, to_toml(recipe).encode())
+    return new
 
 
 def _deciding(recipe: Recipe) -> str:

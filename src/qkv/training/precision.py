@@ -7,11 +7,13 @@ import torch
 from qkv.common.errors import UsageError, unknown
 from qkv.nn.precision import cpu_multiplies
 
+PRECISIONS = ("auto", "bf16", "fp32")
+
 
 def wants_bf16(precision: str, device: torch.device) -> bool:
     """Decide whether products run in bf16; a CPU never does by itself, and only after a probe in a child process."""
-    if precision not in ("auto", "bf16", "fp32"):
-        raise unknown("precision", precision, ["auto", "bf16", "fp32"])
+    if precision not in PRECISIONS:
+        raise unknown("precision", precision, PRECISIONS)
     if precision == "fp32" or (precision == "auto" and device.type != "cuda"):
         return False
     if device.type == "cuda":

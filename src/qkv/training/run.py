@@ -22,6 +22,7 @@ from qkv.training.optim import OptimConfig, Optimizer
 from qkv.training.precision import wants_bf16
 from qkv.training.schedule import rate
 
+COMPILES = ("auto", "record", "yes", "no")
 COMPILING_PAYS = 1e17  # products and sums of a run: some minutes of a large GPU, where compiling takes one
 
 
@@ -150,8 +151,8 @@ class Run:
             return self.job.objective(self.job.model, batch)
 
     def _compiles(self) -> bool:
-        if self.train.compile not in ("auto", "yes", "record", "no"):
-            raise unknown("train.compile", self.train.compile, ["auto", "yes", "record", "no"])
+        if self.train.compile not in COMPILES:
+            raise unknown("train.compile", self.train.compile, COMPILES)
         weights = sum(parameter.numel() for parameter in self.job.model.parameters())
         work = 6.0 * weights * self.train.tokens * self.train.accumulate * self.job.total
         pays = self.device.type == "cuda" and work > COMPILING_PAYS
