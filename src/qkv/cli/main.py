@@ -165,7 +165,8 @@ def train(
     asked = read_recipe(recipe, [*(changes or []), *(more or [])], debug=debug)
     outcome = run_recipe(asked, resume=resume, device=device, say=lambda line: typer.echo(line, err=True))
     found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step, "valid_loss": outcome.best}
-    plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps, best validation loss {outcome.best}"
+    best = "" if outcome.best is None else f", best validation loss {outcome.best:.4f}"
+    plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps{best}"
     typer.echo(json.dumps(found | {"energy": outcome.energy}) if as_json else plain)
 
 
