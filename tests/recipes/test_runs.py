@@ -277,3 +277,10 @@ def test_names_and_numbers_are_checked_before_anything(
     with pytest.raises(UsageError, match=message):
         run_recipe(read_recipe("translate", changes), say=lambda _: None)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_device_that_is_not_there_is_said_before_anything(files: dict[str, list[str]], tmp_path: Path) -> None:
+    changes = [f"data.train=[{','.join(files['translate'])}]", f"out={tmp_path / 'run'}"]
+    with pytest.raises(UsageError, match=r"device 'tpu9' is not available here \(allowed: cpu"):
+        run_recipe(read_recipe("translate", changes, debug=True), device="tpu9", say=lambda _: None)
+    assert not (tmp_path / "run").exists()

@@ -14,6 +14,8 @@ from torch import Tensor
 from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
 
+IGNORED = -100  # a target that is not asked for
+
 
 @dataclass(frozen=True, eq=False)
 class Tokens:

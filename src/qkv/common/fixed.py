@@ -18,11 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.common.batch import Following, Labelled, Masked, Pairs, Tokens, Translated, layouts
+from qkv.common.batch import IGNORED, Following, Labelled, Masked, Pairs, Tokens, Translated, layouts
 from qkv.common.ragged import Ragged
 
 ROUND = 64  # the limit of targets is a multiple of it
-IGNORED = -100  # what `objectives` do not ask for
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,10 @@ def _form(rows: list[int], sequences: int, longest: list[int], targets: int, ste
     A batch may lack any number of its rows. With s spare rows on a side of at most n, fillers no longer than m and none
     empty can take them if (n + s) / m <= s.
     """
-    longest = [max(_up(m, 8), 8) for m in longest]
+    longest = [max(up(m, 8), 8) for m in longest]
     spare = 0 if steady else max(-(-(n + 8) // (m - 1)) + 1 for n, m in zip(rows, longest, strict=True))
-    limits = [n if steady else _up(n + spare, 8) for n in rows]
-    return Form(tuple(limits), _up(sequences + spare, 8), tuple(longest), _up(targets, ROUND))
+    limits = [n if steady else up(n + spare, 8) for n in rows]
+    return Form(tuple(limits), up(sequences + spare, 8), tuple(longest), up(targets, ROUND))
 
 
 def _kind(batch: Any) -> bool:
@@ -146,5 +145,6 @@ def _pad(x: Tensor, length: int, value: int) -> Tensor:
     return torch.cat([x, x.new_full((length - len(x), *x.shape[1:]), value)])
 
 
-def _up(number: int, multiple: int) -> int:
+def up(number: int, multiple: int) -> int:
+    """Round up."""
     return -(-number // multiple) * multiple

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from qkv.common.errors import UsageError
+from qkv.common.fixed import up
 from qkv.common.protocols import Stepper
 from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
@@ -61,7 +62,7 @@ def generate(
     _check_prefixes(prefixes or [], limits)
     laws = laws_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
     if not laws and not config.sample and on_tokens is None and limits:
-        longest = -(-max(limits) // ROUND) * ROUND
+        longest = up(max(limits), ROUND)
         if (fixed := stepper.fixed(config.beam, longest)) is not None:
             return recorded_search(fixed, first, end_id=end_id, limits=limits, longest=longest, config=config)
     history = History.of(prompts or [[]] * batch, stepper.device)

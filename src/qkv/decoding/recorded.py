@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from qkv.common.recording import record
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 
@@ -143,8 +144,8 @@ class Beams:
         self.places.copy_(torch.cat([self.places, places], 1).gather(1, index))
 
     def _go_on(self, best: Tensor, parents: Tensor, tokens: Tensor, log_probs: Tensor, stepper: FixedStepper) -> None:
-        for record, new in ((self.said, tokens), (self.parents, parents), (self.log_probs, log_probs)):
-            record.index_copy_(0, self.at, new.unsqueeze(0))
+        for column, new in ((self.said, tokens), (self.parents, parents), (self.log_probs, log_probs)):
+            column.index_copy_(0, self.at, new.unsqueeze(0))
         self.at.add_(1)
         alpha = self.config.length_penalty
         length = self.limits if alpha > 0 else self.at
@@ -186,7 +187,7 @@ class Recording:
         """Decode a batch whose sources or prompts the stepper holds."""
         most = torch.tensor(limits, device=self.stepper.device)
         if self.graph is None and self.stepper.device.type == "cuda":
-            self._record(first, most)
+            self.graph = self._record(first, most)
         self.state.reset(first, most)
         self.stepper.begin()
         for step in range(1, max(limits, default=0) + 1):
@@ -198,19 +199,13 @@ class Recording:
                 break
         return self.state.read()
 
-    def _record(self, first: Tensor, limits: Tensor) -> None:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(2):  # what libraries do at first use must not be recorded
-                self.stepper.begin()
-                self.state.reset(first, limits)
-                self.state.advance(self.stepper)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        self.stepper.begin()
-        with torch.cuda.graph(self.graph):
+    def _record(self, first: Tensor, limits: Tensor) -> torch.cuda.CUDAGraph:
+        def warm_up() -> None:
+            self.stepper.begin()
+            self.state.reset(first, limits)
             self.state.advance(self.stepper)
+
+        return record(warm_up, lambda: self.state.advance(self.stepper))[0]
 
 
 def recorded_search(

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from qkv.common.batch import Tokens
+from qkv.common.fixed import up
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
-from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.static_cache import StaticCache
 
@@ -98,13 +98,6 @@ class FixedPrompts(FixedDecoding):
         return self.model.logits(self.model(Tokens(ids, self.ones), self.cache), "lm")
 
 
-def recordable(model: Any, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a step of a model has fixed shapes here: the fused kernels, and no position that asks the host."""
-    modules = list(model.modules())
-    chosen = all(m.kernel is kernels.automatic for m in modules if hasattr(m, "kernel"))
-    return kernels.fusable(device.type, dtype) and chosen and all(getattr(m, "fixed_shapes", True) for m in modules)
-
-
 def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:
     """Return a model's stepper of these sizes, the one that served before where there is one."""
     held: dict[tuple[Any, ...], FixedDecoding] = model.__dict__.setdefault("_fixed_steppers", {})
@@ -119,8 +112,3 @@ def capacity_of(model: Any, needed: int) -> int:
     """Round a number of tokens up, but not past the positions that a model has."""
     limit = getattr(model.embeddings.position, "limit", None)
     return up(needed, 64) if limit is None else min(up(needed, 64), limit)
-
-
-def up(number: int, multiple: int) -> int:
-    """Round up."""
-    return -(-number // multiple) * multiple

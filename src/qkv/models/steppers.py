@@ -19,9 +19,10 @@ from torch import Tensor
 
 from qkv.common.batch import Tokens
 from qkv.common.errors import UsageError
+from qkv.common.fixed import up
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
-from qkv.models.fixed_steppers import FixedPrompts, FixedSources, capacity_of, kept, recordable, up
+from qkv.models.fixed_steppers import FixedPrompts, FixedSources, capacity_of, kept
 from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache, slots
 
@@ -68,7 +69,7 @@ class SourceDecoding(_Decoding):
     def fixed(self, beams: int, longest: int) -> FixedSources | None:
         """Return a stepper of fixed shapes over the same sources, for `longest` tokens, where there can be one."""
         memory, layout = self.memory, self.memory.layout
-        if not recordable(self.model, self.device, memory.states.dtype):
+        if not kernels.recordable(self.model, self.device, memory.states.dtype):
             return None
         capacity = capacity_of(self.model, longest)
         key = (layout.num_sequences, beams, capacity, up(layout.num_rows, 64), up(layout.max_length, 16))
@@ -141,7 +142,7 @@ class PromptDecoding(_Decoding):
     def fixed(self, beams: int, longest: int) -> FixedPrompts | None:
         """Return a stepper of fixed shapes after the same prompts, for `longest` more, where there can be one."""
         number, capacity = self.cache.num_sequences, capacity_of(self.model, max(self.cache.lengths) + longest)
-        if not recordable(self.model, self.device, self.model.table.dtype):
+        if not kernels.recordable(self.model, self.device, self.model.table.dtype):
             return None
         made = partial(FixedPrompts, self.model, number, beams, capacity, self.device)
         found: FixedPrompts = kept(self.model, (number, beams, capacity), made)

@@ -216,6 +216,17 @@ def fusable(device: str, dtype: torch.dtype) -> bool:
     return device == "cuda" and dtype in (torch.bfloat16, torch.float16)
 
 
+def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a step of a model can be recorded as a CUDA graph here: its shapes are fixed and it waits for nothing.
+
+    That is attention in the fused kernels, no position that asks the host, and no recurrence.
+    """
+    modules = list(model.modules())
+    chosen = [m.kernel is automatic for m in modules if hasattr(m, "kernel")]
+    fixed = all(getattr(m, "fixed_shapes", True) for m in modules)
+    return fusable(device.type, dtype) and bool(chosen) and all(chosen) and fixed
+
+
 def use(model: nn.Module, name: str) -> None:
     """Make every attention of `model` use one kernel ('auto' gives the choice back)."""
     if name != "auto" and name not in KERNELS:

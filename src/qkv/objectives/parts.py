@@ -8,13 +8,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from qkv.common.batch import IGNORED as IGNORED
 from qkv.common.outputs import LossOutput
 
 # A pair of sentences is one target where its masked tokens are many: each part is divided by its own count, and only
 # then are parts weighted and added.
 Losses = dict[str, LossOutput]
-
-IGNORED = -100  # a target that is not asked for
 
 
 class Objective(Protocol):

@@ -32,6 +32,7 @@ from qkv.data.split import held_out
 from qkv.data.store import Store
 from qkv.data.store_writer import NoRows
 from qkv.models import catalogue
+from qkv.predict.device import find_device
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.tokenizers.kinds import KINDS
 from qkv.tokenizers.text import TextTokenizer
@@ -90,6 +91,7 @@ class Prepared:
 def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
     """Train what a recipe says."""
     check(recipe)
+    where = find_device(device)
     folder = Path(recipe.out)
     new = _claim(folder, recipe, resume)
     try:
@@ -98,7 +100,6 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
         if new:  # a run that never began leaves nothing, so that the next try can have its place
             disk.remove(folder)
         raise
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model = prepared.model.to(where).train()
     job = job_of(recipe, prepared, model, say)
     say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from qkv.common.batch import move
 from qkv.common.fixed import Form
 from qkv.common.ragged import Ragged
+from qkv.common.recording import record
 
 Step = tuple[tuple[str, ...], Tensor]  # the names of what a step gave, and the numbers
 
@@ -66,25 +67,12 @@ class Recorder:
         return names, values.clone()  # the next replay writes over it
 
     def _record(self, batch: Any) -> None:
+        def warm_up() -> None:
+            self.gradients(_plain(batch))
+            self.forget()
+
         self.batch = batch
-        chance = torch.cuda.get_rng_state()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # what libraries and the compiler do at first use must not be recorded
-            for _ in range(2):
-                self.gradients(_plain(batch))
-                self.forget()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.cuda.set_rng_state(chance)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.given = self.update(self.gradients(_plain(batch)))
-
-
-def recordable(model: nn.Module) -> bool:
-    """Whether a model's step has fixed shapes and waits for nothing: attention in the fused kernel, no recurrence."""
-    modules = list(model.modules())
-    return any(hasattr(m, "kernel") for m in modules) and all(getattr(m, "fixed_shapes", True) for m in modules)
+        self.graph, self.given = record(warm_up, lambda: self.update(self.gradients(_plain(batch))))
 
 
 def _plain(batch: Any) -> Any:

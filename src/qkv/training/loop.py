@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -22,10 +22,11 @@ from qkv.common import disk
 from qkv.common.batch import layouts, move, size
 from qkv.common.errors import QkvError
 from qkv.common.fixed import Form
+from qkv.nn.kernels import recordable
 from qkv.objectives.parts import weighted
 from qkv.training.averaging import mean_of
 from qkv.training.config import TrainConfig, every
-from qkv.training.graph import Recorder, recordable
+from qkv.training.graph import Recorder
 from qkv.training.logging import Display, RunLog
 from qkv.training.optim import OptimConfig
 from qkv.training.peak import work_per_unit
@@ -109,7 +110,7 @@ def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | 
         names, values = _update(run, _gradients(run, [move(batch, run.device) for batch, _ in micro]))
     else:
         names, values = recorder(micro[0][0], run.device)
-        run.form = asdict(recorder.form)
+        run.form = recorder.form
     run.position = micro[-1][1]
     run.advance()
     sizes = [size(batch) for batch, _ in micro]
@@ -118,20 +119,18 @@ def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | 
 
 def recorder_of(run: Run) -> Recorder | None:
     """Return what records steps, where they can be."""
-    fits = run.device.type == "cuda" and run.bf16 and run.train.accumulate == 1 and run.train.compile != "no"
-    if not fits or not recordable(run.job.model):
+    dtype = torch.bfloat16 if run.bf16 else torch.float32
+    asked = run.train.compile != "no" and run.train.accumulate == 1
+    if not asked or not recordable(run.job.model, run.device, dtype):
         return None
-    batches = run.job.batches(0)
-    form = Form.of([batch for batch, _ in islice(batches, SAMPLE)]) if run.form is None else Form.read(run.form)
-    return (
-        None
-        if form is None
-        else Recorder(
-            form,
-            gradients=lambda batch: _gradients(run, [batch]),
-            update=lambda losses: _update(run, losses),
-            forget=run.optimizer.forget,
-        )
+    form = run.form or Form.of([batch for batch, _ in islice(run.job.batches(0), SAMPLE)])
+    if form is None:
+        return None
+    return Recorder(
+        form,
+        gradients=lambda batch: _gradients(run, [batch]),
+        update=lambda losses: _update(run, losses),
+        forget=run.optimizer.forget,
     )
 
 
@@ -205,15 +204,15 @@ def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
 def _validate(run: Run, log: RunLog, show: Display) -> bool:
     """Measure the validation loss with the averaged weights; true if it is time to stop early."""
     model = run.job.model.eval()
-    totals: dict[str, float] = {}
-    counts: dict[str, float] = {}
+    totals: dict[str, torch.Tensor] = {}  # on the device: it is asked once, at the end
+    counts: dict[str, torch.Tensor] = {}
     with run.averaged():
         for batch in run.job.valid() if run.job.valid else ():
             for name, part in run.plain_losses(_ready(move(batch, run.device))).items():
                 for key, value in {name: part.total, **{f"{name}.{k}": v for k, v in part.sums.items()}}.items():
-                    totals[key] = totals.get(key, 0.0) + float(value)
-                    counts[key] = counts.get(key, 0.0) + float(part.count)
-        means = {name: totals[name] / max(counts[name], 1) for name in totals}
+                    totals[key] = totals.get(key, 0.0) + value.double()
+                    counts[key] = counts.get(key, 0.0) + part.count.double()
+        means = {name: float(total) / max(float(counts[name]), 1) for name, total in totals.items()}
         weights = run.job.objective.weights
         loss = sum(weights.get(name, 1.0) * value for name, value in means.items() if "." not in name)
         better = math.isfinite(loss) and (run.best is None or loss < run.best)

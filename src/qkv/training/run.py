@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
 from qkv.common.errors import QkvError, unknown
+from qkv.common.fixed import Form
 from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
 from qkv.training.config import TrainConfig
@@ -67,9 +68,9 @@ class Run:
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
         self.losses = torch.compile(self.plain_losses) if self._compiles() else self.plain_losses
-        self.form: dict[str, Any] | None = None  # of recorded steps; see training/graph.py
+        self.form: Form | None = None  # of recorded steps; see training/graph.py
 
-    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower", "form")
+    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower")
 
     def checkpoint(self) -> Checkpoint:
         """Take everything down."""
@@ -84,6 +85,7 @@ class Run:
             parts["average"] = self.average.weights
         energy = self.meter.read()
         facts = {name: getattr(self, name) for name in self.FACTS}
+        facts["form"] = None if self.form is None else asdict(self.form)
         facts["average_steps"] = self.average.steps if self.average else 0
         facts["energy"] = {"seconds": energy.seconds, "joules": energy.joules}
         return Checkpoint(self.step, parts, facts)
@@ -103,6 +105,7 @@ class Run:
         self.step = found.step
         for name in self.FACTS:
             setattr(self, name, found.facts[name])
+        self.form = None if found.facts["form"] is None else Form.read(found.facts["form"])
         self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
 
     def weights(self) -> dict[str, Tensor]:
