@@ -3,8 +3,8 @@
     python benchmarks/decode_gpu.py --out decode.json
 
 Transformer-base (a Marian folder) greedy with one source and beam 4 with 64; GPT-2 124M greedy with 1 and 64 prompts,
-the peer eagerly and, for GPT-2, with its static cache and torch.compile. bf16, random weights. Sides take turns; each
-figure is the median of the rounds, in tokens of the answers a second.
+qkv with its recorded step compiled and not, the peer eagerly and, for GPT-2, with its static cache and torch.compile.
+bf16, random weights. Sides take turns; each figure is the median of the rounds, in tokens of the answers a second.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def padded(rows: list[list[int]], left: bool) -> dict[str, torch.Tensor]:
     return {"input_ids": ids.cuda(), "attention_mask": mask.cuda()}
 
 
-def ours(model: Any, rows: list[list[int]], beam: int, length: int) -> Run:
-    config = DecodingConfig(beam=beam)
+def ours(model: Any, rows: list[list[int]], beam: int, length: int, compile: bool = False) -> Run:
+    config = DecodingConfig(beam=beam, compile=compile)
 
     def run() -> Any:
         with torch.inference_mode():
@@ -110,7 +110,10 @@ def main() -> None:
                 continue
             beam = 4 if name == "base-64" else 1
             rows = sequences(number, 10, 40, config.vocab_size)
-            sides = {"qkv": ours(mine, rows, beam, args.length), "hf": theirs(peer, rows, beam, args.length)}
+            sides = {"qkv": ours(mine, rows, beam, args.length, compile=not args.no_compile)}
+            if not args.no_compile:
+                sides["qkv, not compiled"] = ours(mine, rows, beam, args.length)
+            sides["hf"] = theirs(peer, rows, beam, args.length)
             if short == "gpt2" and not args.no_compile:
                 sides["hf static, compiled"] = theirs(
                     peer, rows, beam, args.length, cache_implementation="static", disable_compile=False

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from qkv.common.batch import Following, Labelled, Masked, Pairs, Tokens, Translated
+from qkv.common.batch import Following, Labelled, Masked, Pairs, Spans, Tokens, Translated
 from qkv.objectives.classify import Classify
 from qkv.objectives.language import MaskedToken, NextToken
+from qkv.objectives.span import AnswerSpan
 from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
 
@@ -38,6 +39,12 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
         lambda n: Labelled(tokens(n), torch.arange(len(n)) % 2),
         Classify(),
         {"heads": ["classify"]},
+    ),
+    "answered": (
+        "bert-base",
+        lambda n: Spans(tokens(n), torch.tensor([i // 3 for i in n]), torch.tensor([i // 2 for i in n])),
+        AnswerSpan(),
+        {"heads": ["span"]},
     ),
     "tagged": ("bert-base", lambda n: Labelled(tokens(n), tokens(n).ids % 2), Tag(), {"heads": ["tag"]}),
 }

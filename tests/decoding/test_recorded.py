@@ -69,3 +69,16 @@ def test_prompts(config: DecodingConfig) -> None:
     stepper.load(start.cache)
     wanted = generate(start, first, end_id=17, max_lengths=LIMITS, config=config)
     same(recorded_search(stepper, first, end_id=17, limits=LIMITS, longest=12, config=config), wanted)
+
+
+@torch.inference_mode()
+def test_a_row_that_is_over_does_not_run_past_the_last_position() -> None:
+    torch.manual_seed(1)
+    model = make(shrink(catalogue.preset("gpt2", max_length=24)))
+    prompts, limits, config = Tokens.of([[5], list(range(3, 23))]), [20, 3], DecodingConfig()
+    ready = model.start(prompts)
+    wanted = generate(ready, ready.first, end_id=-1, max_lengths=limits, config=config)
+    ready = model.start(prompts)
+    stepper = FixedPrompts(model, 2, 1, 24, torch.device("cpu"))
+    stepper.load(ready.cache)
+    same(recorded_search(stepper, ready.first, end_id=-1, limits=limits, longest=24, config=config), wanted)

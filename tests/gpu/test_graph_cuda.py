@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,19 @@ pytestmark = pytest.mark.gpu
 LENGTHS = [[9, 5, 7], [4, 4, 6, 3], [8], [3, 9, 2], [5, 5, 5], [2, 3], [9, 9, 9, 9], [7, 1, 5], [6, 6], [3]]
 
 
-def losses(kind: str, folder: Path, *, compile: str, optimizer: str, dropout: float = 0.0) -> list[float]:
+def losses(
+    kind: str,
+    folder: Path,
+    *,
+    compile: str,
+    optimizer: str = "adamw",
+    dropout: float = 0.0,
+    agreement: float = 0.0,
+    layer_decay: float = 1.0,
+) -> list[float]:
     preset, build, objective, changes = KINDS[kind]
+    if agreement:
+        objective = replace(objective, agreement=agreement)
     torch.manual_seed(0)
     config = shrink(catalogue.preset(preset, **changes), dropout=dropout)
     model = make(config).cuda().train()
@@ -33,7 +45,9 @@ def losses(kind: str, folder: Path, *, compile: str, optimizer: str, dropout: fl
             position += 1
 
     job = Job(model, objective, batches, 20, folder, None, lambda *_: None, print)
-    run = Run(job, TrainConfig(compile=compile), OptimConfig(name=optimizer, lr=1e-3, warmup=0))
+    run = Run(
+        job, TrainConfig(compile=compile), OptimConfig(name=optimizer, lr=1e-3, warmup=0, layer_decay=layer_decay)
+    )
     torch.cuda.manual_seed(7)
     stream, recorder = job.batches(0), recorder_of(run)
     assert (recorder is None) == (compile == "no")
@@ -52,9 +66,24 @@ def test_recorded_steps_give_the_losses_of_ordinary_ones(kind: str, optimizer: s
     assert sum(plain[-10:]) < sum(plain[:10])
 
 
-def test_dropout_is_drawn_anew_at_each_replay(tmp_path: Path) -> None:
-    still = losses("masked", tmp_path, compile="record", optimizer="adamw", dropout=0.0)
-    noisy = losses("masked", tmp_path, compile="record", optimizer="adamw", dropout=0.5)
+def test_layers_with_rates_of_their_own_are_recorded(tmp_path: Path) -> None:
+    plain = losses("masked", tmp_path, compile="no", layer_decay=0.5)
+    recorded = losses("masked", tmp_path, compile="record", layer_decay=0.5)
+    torch.testing.assert_close(torch.tensor(recorded), torch.tensor(plain), atol=0.02, rtol=0.02)
+    assert max(abs(a - b) for a, b in zip(plain, losses("masked", tmp_path, compile="no"), strict=True)) > 0.001
+
+
+def test_compiled_steps_of_two_passes_give_the_losses_of_ordinary_ones(tmp_path: Path) -> None:
+    """The layout of the two passes is made inside what is compiled."""
+    plain = losses("translated", tmp_path, compile="no", agreement=3.0)
+    compiled = losses("translated", tmp_path, compile="yes", agreement=3.0)
+    torch.testing.assert_close(torch.tensor(compiled), torch.tensor(plain), atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("compile", ["record", "yes"])
+def test_dropout_is_drawn_anew_at_each_replay(compile: str, tmp_path: Path) -> None:
+    still = losses("masked", tmp_path, compile=compile, dropout=0.0)
+    noisy = losses("masked", tmp_path, compile=compile, dropout=0.5)
     assert max(abs(a - b) for a, b in zip(still, noisy, strict=True)) > 0.01
 
 

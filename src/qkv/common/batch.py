@@ -181,6 +181,22 @@ class Words:
     noise: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Counted(Words):
+    """Pairs of words and how often they meet; there is no noise.
+
+    Attributes:
+        counts: above 0. Shape: [B].
+    """
+
+    counts: Tensor
+
+    @staticmethod
+    def of(inputs: Tensor, outputs: Tensor, counts: Tensor) -> Counted:
+        """Make a batch of pairs."""
+        return Counted(inputs, outputs, outputs.new_empty(len(outputs), 0), counts)
+
+
 T = TypeVar("T")
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.common.batch import IGNORED, Following, Labelled, Masked, Pairs, Tokens, Translated, layouts
+from qkv.common.batch import IGNORED, Following, Labelled, Masked, Pairs, Spans, Tokens, Translated, layouts
 from qkv.common.ragged import Ragged
 
 ROUND = 64  # the limit of targets is a multiple of it
@@ -100,6 +100,9 @@ class Form:
             more = np.resize(free.nonzero()[0], self.targets - len(batch.rows))
             rows = torch.cat([batch.rows, torch.from_numpy(more)])
             return Masked(_tokens(batch.tokens, filled[0]), rows, _pad(batch.wanted, self.targets, IGNORED), pairs)
+        if isinstance(batch, Spans):
+            ends = (_pad(side, self.sequences, IGNORED) for side in (batch.starts, batch.ends))
+            return Spans(_tokens(batch.tokens, filled[0]), *ends)
         inputs, labels = batch.inputs, batch.labels
         length = self.rows[0] if len(labels) == inputs.layout.num_rows else self.sequences
         return replace(batch, inputs=_tokens(inputs, filled[0]), labels=_pad(labels, length, IGNORED))
@@ -121,7 +124,7 @@ def _kind(batch: Any) -> bool:
     if isinstance(batch, Labelled):
         # one label for each token or each sequence: which of the two must be seen from their number
         return isinstance(batch.inputs, Tokens) and batch.inputs.layout.max_length > 1
-    return isinstance(batch, Translated | Following | Masked)
+    return isinstance(batch, Translated | Following | Masked | Spans)
 
 
 def _filled(side: Ragged, lacking: int, number: int, sequences: int, longest: int) -> Ragged:

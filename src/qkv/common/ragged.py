@@ -32,6 +32,8 @@ class Ragged:
         num_rows: rows in all, slack included.
         pitch: the distance between slots where it is the same for all (a rectangle can be viewed, not copied).
         packed: nothing lies between the sequences.
+        mask: `held` as a mask that kernels add, 0 and -inf in the precision of the queries, where a step made it once
+            for all layers. Shape: [B, pitch].
     """
 
     offsets: Tensor
@@ -40,6 +42,7 @@ class Ragged:
     num_rows: int
     pitch: int | None = None
     packed: bool = True
+    mask: Tensor | None = None
 
     @staticmethod
     def of(lengths: Sequence[int], device: torch.device | str | None = None) -> Ragged:
@@ -70,7 +73,8 @@ class Ragged:
     def sequence_of(self) -> Tensor:
         """The sequence each row belongs to. Shape: [T]."""
         rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.offsets.device)
-        return torch.searchsorted(self.offsets[1:], rows, right=True).clamp_max(self.num_sequences - 1)
+        # Over all offsets: the compiler of torch 2.11 forgets where a slice of them begins.
+        return (torch.searchsorted(self.offsets, rows, right=True) - 1).clamp_max(self.num_sequences - 1)
 
     @cached_property
     def position_of(self) -> Tensor:
@@ -78,13 +82,10 @@ class Ragged:
         rows = torch.arange(self.num_rows, dtype=torch.int64, device=self.offsets.device)
         return rows - self.offsets.long()[self.sequence_of]
 
-    def slack(self, dtype: torch.dtype) -> Tensor:
-        """0 where a slot of a cache holds a token and -inf where it does not, worked out once. Shape: [B, pitch]."""
-        known: dict[torch.dtype, Tensor] = self.__dict__.setdefault("_slack", {})
-        if dtype not in known:
-            empty = torch.arange(self.pitch or 0, device=self.lengths.device) >= self.lengths.unsqueeze(1)
-            known[dtype] = torch.zeros(empty.shape, dtype=dtype, device=empty.device).masked_fill_(empty, -torch.inf)
-        return known[dtype]
+    @cached_property
+    def held(self) -> Tensor:
+        """Where a slot of a cache holds a token. Shape: [B, pitch], bool."""
+        return torch.arange(self.pitch or 0, device=self.lengths.device) < self.lengths.unsqueeze(1)
 
     @property
     def first(self) -> Tensor:

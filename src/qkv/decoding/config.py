@@ -27,6 +27,7 @@ class DecodingConfig:
         repetition_penalty: how much scores of tokens already said are pushed down, 1 for nothing.
         no_repeat_ngram: no sequence of so many tokens comes twice, 0 for any may.
         forbidden: words, each as its token ids, that are never said.
+        compile: on CUDA, compile the step of greedy and beam search: slow at the first batch of a size, then faster.
     """
 
     beam: int = 1
@@ -43,6 +44,7 @@ class DecodingConfig:
     repetition_penalty: float = 1.0
     no_repeat_ngram: int = 0
     forbidden: tuple[tuple[int, ...], ...] = ()
+    compile: bool = False
 
     def __post_init__(self) -> None:
         """Check every number; the message says what is allowed."""

@@ -177,10 +177,11 @@ class Beams:
 
 
 class Recording:
-    """A search of fixed sizes with its recorded step."""
+    """A search of fixed sizes with its step, compiled where that is asked for, and recorded on a GPU."""
 
-    def __init__(self, stepper: FixedStepper, state: Greedy | Beams) -> None:
+    def __init__(self, stepper: FixedStepper, state: Greedy | Beams, *, compile: bool = False) -> None:
         self.stepper, self.state = stepper, state
+        self.advance = torch.compile(state.advance, dynamic=False) if compile else state.advance
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def run(self, first: Tensor, limits: Sequence[int]) -> list[list[Hypothesis]]:
@@ -192,7 +193,7 @@ class Recording:
         self.stepper.begin()
         for step in range(1, max(limits, default=0) + 1):
             if self.graph is None:
-                self.state.advance(self.stepper)
+                self.advance(self.stepper)
             else:
                 self.graph.replay()
             if step % LOOK == 0 and bool(self.state.over.all()):
@@ -203,19 +204,19 @@ class Recording:
         def warm_up() -> None:
             self.stepper.begin()
             self.state.reset(first, limits)
-            self.state.advance(self.stepper)
+            self.advance(self.stepper)
 
-        return record(warm_up, lambda: self.state.advance(self.stepper))[0]
+        return record(warm_up, lambda: self.advance(self.stepper))[0]
 
 
 def recorded_search(
     stepper: FixedStepper, first: Tensor, *, end_id: int, limits: Sequence[int], longest: int, config: DecodingConfig
 ) -> list[list[Hypothesis]]:
     """Decode with the recording these sizes have, or make one; `longest` is a limit above all `limits`."""
-    key = (config.beam, config.nbest, config.length_penalty, end_id, longest)
+    key = (config.beam, config.nbest, config.length_penalty, config.compile, end_id, longest)
     if key not in stepper.kept:
         state: Greedy | Beams = Greedy(len(first), longest, end_id, stepper.device)
         if config.beam > 1:
             state = Beams(len(first), longest, end_id, config, stepper.device)
-        stepper.kept[key] = Recording(stepper, state)
+        stepper.kept[key] = Recording(stepper, state, compile=config.compile)
     return stepper.kept[key].run(first, limits)

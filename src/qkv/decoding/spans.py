@@ -1,37 +1,25 @@
-"""The best answer: the span of tokens whose start and end scores are highest together."""
+"""The best answers: spans of tokens whose start and end scores are highest together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Span:
-    """Tokens first ... last of a sequence, and the sum of their two scores."""
-
-    first: int
-    last: int
-    score: float
+LONGEST = 30  # tokens of an answer
 
 
-def best_span(scores: Tensor, allowed: Tensor, *, longest: int = 30) -> Span | None:
-    """Find the best span whose ends are both allowed, or None where nothing is.
+def best_spans(scores_L2: Tensor, allowed: Tensor, count: int, longest: int = LONGEST) -> list[tuple[float, int, int]]:
+    """Return the scores and the first and last tokens of the best spans, the best first.
 
     Args:
-        scores: of each token as start and as end. Shape: [L, 2].
-        allowed: which tokens an answer may begin and end with. Shape: [L], bool.
-        longest: the most tokens of an answer.
+        scores_L2: of each token as start and as end.
+        allowed: which tokens a span may begin and end with. Shape: [L].
+        count: the most spans.
+        longest: the most tokens of a span.
     """
-    hidden = ~allowed
-    if bool(hidden.all()):
-        return None
-    start, end = scores.float().masked_fill(hidden.unsqueeze(-1), -torch.inf).unbind(-1)
-    length = len(scores)
-    both = start.unsqueeze(1) + end.unsqueeze(0)
-    inside = torch.ones(length, length, dtype=torch.bool, device=scores.device).triu().tril(longest - 1)
-    place = int(both.masked_fill(~inside, -torch.inf).argmax())
-    first, last = divmod(place, length)
-    return Span(first, last, float(both[first, last]))
+    start, end = scores_L2.masked_fill(~allowed.unsqueeze(-1), -torch.inf).unbind(-1)
+    ends = F.pad(end, (0, longest - 1), value=-torch.inf).unfold(0, longest, 1)  # [L, longest]
+    best = (start.unsqueeze(-1) + ends).flatten().topk(min(count, ends.numel()))
+    found = zip(best.values.tolist(), best.indices.tolist(), strict=True)
+    return [(score, i // longest, i // longest + i % longest) for score, i in found if score > -torch.inf]

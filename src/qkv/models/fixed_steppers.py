@@ -32,9 +32,9 @@ class FixedDecoding:
         kept: what a search keeps with these sizes: its state and its recording.
     """
 
-    def __init__(self, rows: int, capacity: int, device: torch.device) -> None:
+    def __init__(self, rows: int, capacity: int, device: torch.device, dtype: torch.dtype) -> None:
         self.device = device
-        self.cache = StaticCache(rows, capacity, device)
+        self.cache = StaticCache(rows, capacity, device, dtype)
         self.start = torch.zeros_like(self.cache.filled)
         self.ones = Ragged.of([1] * rows, device)
         self.kept: dict[Any, Any] = {}
@@ -53,7 +53,7 @@ class FixedSources(FixedDecoding):
 
     def __init__(self, model: EncoderDecoder, beams: int, capacity: int, memory: Hidden) -> None:
         layout = memory.layout
-        super().__init__(layout.num_sequences * beams, capacity, memory.states.device)
+        super().__init__(layout.num_sequences * beams, capacity, memory.states.device, memory.states.dtype)
         self.model = model
         rows, longest = up(layout.num_rows, 64), up(layout.max_length, 16)
         self.memory = Hidden(
@@ -85,7 +85,7 @@ class FixedPrompts(FixedDecoding):
     """A causal model: so many prompts, each with as many rows."""
 
     def __init__(self, model: Transformer, prompts: int, beams: int, capacity: int, device: torch.device) -> None:
-        super().__init__(prompts * beams, capacity, device)
+        super().__init__(prompts * beams, capacity, device, model.table.dtype)
         self.model, self.beams = model, beams
 
     def load(self, cache: KeyValueCache) -> None:
@@ -95,7 +95,10 @@ class FixedPrompts(FixedDecoding):
 
     def step(self, ids: Tensor) -> Tensor:
         """Shape: [R] -> [R, V]."""
-        return self.model.logits(self.model(Tokens(ids, self.ones), self.cache), "lm")
+        hidden = self.model(Tokens(ids, self.ones), self.cache)
+        # A row that is over goes on beside longer ones: past the last position it stays there.
+        self.cache.filled.clamp_max_(self.cache.capacity - 1)
+        return self.model.logits(hidden, "lm")
 
 
 def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:

@@ -64,13 +64,19 @@ class RecurrentSeq2Seq(Headed):
 
     def encode(self, source: Tokens) -> tuple[Hidden, RecurrentState]:
         """Compute the memory and the decoder's first state."""
-        states, last = self.encoder(self.dropout(self.token(source.ids)), source.layout)
-        return Hidden(states, source.layout), self.decoder.begin(last)
+        with self._fp32():
+            states, last = self.encoder(self.dropout(self.token(source.ids)), source.layout)
+            return Hidden(states, source.layout), self.decoder.begin(last)
 
     def decode(self, target: Tokens, memory: Hidden, state: RecurrentState) -> tuple[Hidden, RecurrentState]:
         """Read target tokens from a state; returns their outputs and the state after them."""
-        x, state = self.decoder(self.dropout(self.token(target.ids)), target.layout, memory, state)
-        return Hidden(x, target.layout), state
+        with self._fp32():
+            x, state = self.decoder(self.dropout(self.token(target.ids)), target.layout, memory, state)
+            return Hidden(x, target.layout), state
+
+    def _fp32(self) -> torch.autocast:
+        """Under autocast cuDNN's recurrent kernels take fp16, whatever the others take: here all stay in fp32."""
+        return torch.autocast(self.token.weight.device.type, enabled=False)
 
     def forward(self, batch: Pairs) -> Hidden:
         """Compute the outputs of every target token."""

@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from inspect import signature
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from qkv.nn.dropout import drop
 from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
 
 FLEX_REACH = 8192  # the longest sequence the flex kernel takes
+VARLEN_READS_SLACK = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # can be told how full key slots are
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ def sdpa(call: Call) -> Tensor:
 
 def varlen(call: Call) -> Tensor:
     """Attend with the fused variable-length kernel, on the row as it lies. Shape: [T, N, H]."""
-    _refuse("varlen", call, bias=True, not_fused=True, slack=not _varlen_reads_slack())
+    _refuse("varlen", call, bias=True, not_fused=True, slack=not VARLEN_READS_SLACK)
     from torch.nn.attention.varlen import varlen_attn  # brings the compiler along: only where it is needed
 
     side = -1 if call.window is None else call.window
@@ -179,8 +179,9 @@ def slots(call: Call) -> Tensor:
     """
     heads, number = call.q.shape[1], call.keys.num_sequences
     k, v = (_repeat_heads(x.unflatten(0, (number, -1)).transpose(1, 2), heads) for x in (call.k, call.v))
-    mask = call.keys.slack(call.q.dtype)[:, None, None]
-    return F.scaled_dot_product_attention(call.q.unsqueeze(2), k, v, attn_mask=mask, scale=call.scale).squeeze(2)
+    mask = call.keys.held if call.keys.mask is None else call.keys.mask
+    q = call.q.unsqueeze(2)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None], scale=call.scale).squeeze(2)
 
 
 def _one_each(call: Call) -> bool:
@@ -197,7 +198,7 @@ def automatic(call: Call) -> Tensor:
     if keys.pitch is not None and not keys.packed and keys.max_length == keys.pitch and _one_each(call):
         return slots(call)
     reachable = keys is call.queries and call.window is None and keys.max_length <= FLEX_REACH
-    if (name == "varlen" and not keys.packed and not _varlen_reads_slack()) or (name == "flex" and not reachable):
+    if (name == "varlen" and not keys.packed and not VARLEN_READS_SLACK) or (name == "flex" and not reachable):
         name = "sdpa"
     return KERNELS[name](call)
 
@@ -370,14 +371,6 @@ def _widened(bias: Bias) -> Tensor:
     """Repeat the end columns until the table reaches `FLEX_REACH`. Shape: [N, R] -> [N, 2 · FLEX_REACH + 1]."""
     more = FLEX_REACH - bias.reach
     return F.pad(bias.table.unsqueeze(0), (more, more), mode="replicate").squeeze(0)
-
-
-@cache
-def _varlen_reads_slack() -> bool:
-    """Newer torch can be told how much of each key slot is used."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    return "seqused_k" in signature(varlen_attn).parameters
 
 
 @cache

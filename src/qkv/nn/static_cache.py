@@ -18,8 +18,9 @@ class StaticCache(KeyValueCache):
         filled: tokens in each slot. Shape: [slots], int32.
     """
 
-    def __init__(self, num_sequences: int, capacity: int, device: torch.device) -> None:
+    def __init__(self, num_sequences: int, capacity: int, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(num_sequences, capacity=capacity)
+        self.dtype = dtype
         self.filled = torch.zeros(num_sequences, dtype=torch.int32, device=device)
         slots = torch.arange(num_sequences + 1, dtype=torch.int32, device=device) * capacity
         self._starts = slots[:-1].long()
@@ -38,7 +39,9 @@ class StaticCache(KeyValueCache):
         self.positions = self.filled.long()
         self._rows = self._starts + self.positions
         self.filled.add_(1)
-        self.keys = replace(self.keys)  # what the last step has worked out about it is out of date
+        beyond = torch.arange(self.capacity, device=self.filled.device) >= self.filled.unsqueeze(1)
+        mask = torch.zeros(beyond.shape, dtype=self.dtype, device=beyond.device).masked_fill(beyond, -torch.inf)
+        self.keys = replace(self.keys, mask=mask)  # a new one: what the last step knew about it is out of date
 
     def reorder(self, sequences: Tensor) -> None:
         """Make slot i continue what slot `sequences[i]` held."""
