@@ -13,15 +13,33 @@ from typing import TYPE_CHECKING, Any
 from qkv.version import __version__
 
 if TYPE_CHECKING:
-    from qkv.predict import Model, Translation, build, info, load, save
+    from qkv.predict import Answer, Choice, Entity, Label, Model, Translation, build, info, load, save
+    from qkv.recipes.finetune import finetune
 
-__all__ = ["Model", "Translation", "__version__", "build", "info", "load", "save"]
+__all__ = [
+    "Answer",
+    "Choice",
+    "Entity",
+    "Label",
+    "Model",
+    "Translation",
+    "__version__",
+    "build",
+    "finetune",
+    "info",
+    "load",
+    "save",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import torch only when it is needed, so that `qkv --help` answers at once."""
     if name not in __all__:
         raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+    if name == "finetune":
+        from qkv.recipes.finetune import finetune
+
+        return finetune
     from qkv import predict
 
     return getattr(predict, name)

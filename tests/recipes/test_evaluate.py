@@ -210,8 +210,11 @@ def test_several_labels_from_the_command_line(several: Path, tmp_path: Path) -> 
 def test_a_label_that_the_model_does_not_have(classifier: Path, several: Path, tmp_path: Path, separator: str) -> None:
     (tmp_path / "test.tsv").write_text("text\tlabel\nthe cat\tanimal\na mat\tplaces\n")
     data = DataConfig(text="text", label="label", separator=separator)
-    with pytest.raises(UsageError, match=r"test.tsv:3: unknown label 'places'; did you mean 'place'\?"):
-        evaluate(qkv.load(several if separator else classifier, device="cpu"), [str(tmp_path / "test.tsv")], data)
+    model, files = qkv.load(several if separator else classifier, device="cpu"), [str(tmp_path / "test.tsv")]
+    with pytest.raises(QkvError, match=r"test.tsv:3: unknown label 'places'; did you mean 'place'\?"):
+        evaluate(model, files, data)
+    with pytest.warns(UserWarning, match=r"1 row left out \(.*test.tsv:3: unknown label 'places'"):
+        assert evaluate(model, files, replace(data, skip_bad=True))[0].count == 1
 
 
 @pytest.mark.parametrize(("labels", "count"), [("[]", "no label"), ('["food", "place"]', "2 labels")])

@@ -27,6 +27,7 @@ from qkv.tokenizers.text import TextTokenizer
 
 OURS = "qkv-"
 POOLING = "1_Pooling/config.json"  # sentence-transformers' file
+DTYPES = ("float32", "float16", "bfloat16")  # of weights on disk
 SEVERAL = "multi_label_classification"  # transformers' problem_type
 
 
@@ -41,6 +42,7 @@ class Folder:
         labels: names of the classes, in order, where the folder names them.
         pooling: how sentences are pooled, mean or first.
         several: an example may have any number of the labels, not just one.
+        threshold: how likely a label must be to be given, where there are several.
     """
 
     config: Any
@@ -49,6 +51,7 @@ class Folder:
     labels: tuple[str, ...] = ()
     pooling: str = "mean"
     several: bool = False
+    threshold: float = 0.5
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
@@ -61,7 +64,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
     tensors = read_weights(folder)
     try:
         config = override(read_config(raw, set(tensors)), {})  # their values are checked as ours are
-        labels = _labels(raw)
+        labels, threshold = _labels(raw), _threshold(raw)
         with torch.device("meta"):
             model = build(config)
     except KeyError as error:
@@ -72,7 +75,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
     several = raw.get("problem_type") == SEVERAL
-    return Folder(config, model.eval(), TextTokenizer.find(folder), labels, _pooling(folder), several)
+    return Folder(config, model.eval(), TextTokenizer.find(folder), labels, _pooling(folder), several, threshold)
 
 
 def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
@@ -90,23 +93,28 @@ def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
     raise unknown("model_type", kind, [*known, *(OURS + family for family in FAMILIES)])
 
 
-def write_folder(folder: Folder, path: str | Path) -> None:
+def write_folder(folder: Folder, path: str | Path, *, dtype: str = "float32") -> None:
     """Write a model folder: it is whole or not there. A run's own folder keeps its other files."""
     target = Path(path).absolute()
     disk.recover(target)
     if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / "config.json").is_file())):
         raise UsageError(f"{target} exists and is not a model folder: choose another place")
     with disk.no_space(str(target)):
-        disk.replace_folder(target, folder_files(folder), manifest=False)
+        disk.replace_folder(target, folder_files(folder, dtype=dtype), manifest=False)
 
 
-def folder_files(folder: Folder) -> dict[str, bytes]:
-    """Return the files of a model folder, by name."""
-    raw = config_json(folder.config, folder.labels, several=folder.several)
+def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
+    """Return the files of a model folder, by name; weights in one of `DTYPES`."""
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    raw = config_json(folder.config, folder.labels, several=folder.several) | {"dtype": dtype}
+    if folder.several:
+        raw["threshold"] = folder.threshold
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
     theirs = export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours
-    files = {WHOLE: weight_bytes(theirs), "config.json": _json_bytes(raw)}
+    stored = {name: tensor.to(getattr(torch, dtype)) for name, tensor in theirs.items()}
+    files = {WHOLE: weight_bytes(stored), "config.json": _json_bytes(raw)}
     if folder.tokenizer is not None:
         files |= folder.tokenizer.files()
     if folder.pooling != "mean":
@@ -158,6 +166,13 @@ def _named(folder: Path, work: Any) -> Any:
 def _labels(raw: Mapping[str, Any]) -> tuple[str, ...]:
     names = raw.get("id2label") or {}
     return tuple(str(names[key]) for key in sorted(names, key=int))
+
+
+def _threshold(raw: Mapping[str, Any]) -> float:
+    threshold = raw.get("threshold", 0.5)
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        raise UsageError(f"the threshold must be from 0 to 1, got {threshold!r}")
+    return float(threshold)
 
 
 def _pooling(folder: Path) -> str:

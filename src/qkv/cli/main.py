@@ -8,21 +8,20 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
+from qkv.cli import glue, reading, vectors
+from qkv.cli.options import DEVICE, JSON, MODEL, progress
 from qkv.common.errors import QkvError
-from qkv.common.progress import Bar
 from qkv.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
-MODEL = typer.Argument(metavar="MODEL", help="A model folder, written by qkv or by transformers.", show_default=False)
-JSON = typer.Option("--json", help="Print JSON, one object a line.")
-DEVICE = typer.Option(help="cpu, cuda or cuda:N; CUDA where there is one if not given.", show_default=False)
+app.add_typer(reading.app)
+app.add_typer(vectors.app)
+app.add_typer(glue.app)
 
 
 def _version(asked: bool) -> None:
@@ -54,47 +53,6 @@ def info(
 
     found = predict.info(model)
     typer.echo(json.dumps(found, ensure_ascii=False) if as_json else facts(model, found))
-
-
-@app.command(epilog="Examples:  qkv embed FOLDER 'a sentence' 'another'   |   qkv embed FOLDER - < lines.txt")
-def embed(
-    model: Annotated[str, MODEL],
-    texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT…|-", help="Texts, or - to read one a line.", show_default=False)
-    ],
-    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = False,
-    pooling: Annotated[str | None, typer.Option(help="mean or first; the folder's own way if not given.")] = None,
-    as_json: Annotated[bool, JSON] = False,
-    device: Annotated[str | None, DEVICE] = None,
-) -> None:
-    """Turn each text into a vector: one line of numbers a text."""
-    from qkv import predict
-
-    lines = _texts(texts)
-    loaded = predict.load(model, device=device)
-    with _progress(len(lines), "embedding") as advance:
-        vectors = loaded.embed(lines, normalize=normalize, pooling=pooling, progress=advance)
-    for text, vector in zip(lines, vectors.tolist(), strict=True):
-        typer.echo(
-            json.dumps({"text": text, "embedding": vector}, ensure_ascii=False)
-            if as_json
-            else " ".join(f"{x:.6f}" for x in vector)
-        )
-
-
-@app.command(epilog="Example:  qkv similar FOLDER 'A dog runs.' 'An animal is running.'")
-def similar(
-    model: Annotated[str, MODEL],
-    a: Annotated[str, typer.Argument(metavar="A", help="A text.", show_default=False)],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another text.", show_default=False)],
-    as_json: Annotated[bool, JSON] = False,
-    device: Annotated[str | None, DEVICE] = None,
-) -> None:
-    """Print how alike two texts are: the cosine of their vectors, from -1 to 1."""
-    from qkv import predict
-
-    cosine = predict.load(model, device=device).similar(a, b)
-    typer.echo(json.dumps({"a": a, "b": b, "cosine": cosine}, ensure_ascii=False) if as_json else f"{cosine:.4f}")
 
 
 @app.command(epilog="Examples:  qkv translate FOLDER 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
@@ -135,7 +93,7 @@ def translate(
         alignments=alignments,
         as_json=as_json,
     )
-    with opened(out) as write, _progress(count_texts(texts or [], file), "translating") as advance:
+    with opened(out) as write, progress(count_texts(texts or [], file), "translating") as advance:
         for line in lines:
             write(line)
             advance(1)
@@ -154,20 +112,36 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE …", help="Change values of the recipe; may be repeated."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    search: Annotated[bool, typer.Option("--search", help="Keep the best of three learning rates.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count rows that cannot be used and go on.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="A run of seconds, to see that everything works.")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Train a model from files to a folder, as a recipe says."""
+    from qkv.evaluation.report import as_json as report
+    from qkv.evaluation.report import table
+    from qkv.recipes.evaluate import score_test
     from qkv.recipes.run import run_recipe
     from qkv.recipes.schema import read_recipe
+    from qkv.recipes.search import ENDED
+    from qkv.recipes.search import search as run_search
 
-    asked = read_recipe(recipe, [*(changes or []), *(more or [])], debug=debug)
-    outcome = run_recipe(asked, resume=resume, device=device, say=lambda line: typer.echo(line, err=True))
+    asked = read_recipe(
+        recipe, [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])], debug=debug
+    )
+    start = run_search if search else run_recipe
+    outcome = start(asked, resume=resume, device=device, say=lambda line: typer.echo(line, err=True))
     found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step, "valid_loss": outcome.best}
     best = "" if outcome.best is None else f", best validation loss {outcome.best:.4f}"
     plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps{best}"
-    typer.echo(json.dumps(found | {"energy": outcome.energy}) if as_json else plain)
+    scores = []
+    if asked.data.test and outcome.reason in ENDED:
+        with progress(None, "scoring") as advance:
+            scores = score_test(asked, device=device, progress=advance)
+        plain += f"\n{table(scores)}"
+    facts = found | {"energy": outcome.energy} | ({"test": report(scores)} if scores else {})
+    typer.echo(json.dumps(facts, ensure_ascii=False) if as_json else plain)
 
 
 @app.command(epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --json")
@@ -198,23 +172,9 @@ def evaluate(
 
     columns = override(DataConfig(), dict(map(parse_change, changes or [])))
     loaded = predict.load(model, device=device)
-    with _progress(None, "evaluating") as advance:
+    with progress(None, "evaluating") as advance:
         scores = evaluation.evaluate(loaded, data, columns, advance, beam=beam)
     typer.echo(json.dumps(report(scores), ensure_ascii=False) if as_json else table(scores))
-
-
-def _texts(arguments: list[str]) -> list[str]:
-    """Take the texts given, or one a line from standard input."""
-    from qkv.cli.texts import find_texts
-
-    return list(find_texts(arguments, None))
-
-
-@contextmanager
-def _progress(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
-    """Show a bar for long work, or for work that nobody knows the length of (None)."""
-    with Bar(what, total=total, long=total is None or total >= 64) as bar:
-        yield bar.add
 
 
 def run() -> None:

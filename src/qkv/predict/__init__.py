@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from qkv.predict.answer import Answer
 from qkv.predict.batching import TOKENS_PER_BATCH
+from qkv.predict.classify import Label
 from qkv.predict.facts import describe
+from qkv.predict.fill import Choice
 from qkv.predict.loading import build, find, info, load, save
 from qkv.predict.model import Model
+from qkv.predict.tag import Entity
 from qkv.predict.translation import Translation
 
-__all__ = ["TOKENS_PER_BATCH", "Model", "Translation", "build", "describe", "find", "info", "load", "save"]
+__all__ = [
+    "TOKENS_PER_BATCH",
+    "Answer",
+    "Choice",
+    "Entity",
+    "Label",
+    "Model",
+    "Translation",
+    "build",
+    "describe",
+    "find",
+    "info",
+    "load",
+    "save",
+]

@@ -11,17 +11,89 @@ from torch import Tensor
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
+from qkv.predict.answer import Answer, answer
+from qkv.predict.classify import classify
+from qkv.predict.fill import Choice, fill
 from qkv.predict.runner import Runner
+from qkv.predict.tag import Entity, has_entities, tag
 from qkv.predict.translate import stream, translate
+from qkv.predict.verbs import names_of, verbs
 
 
 class Model(Runner):
     """A model, its tokenizer and its labels."""
 
     @property
-    def several(self) -> bool:
-        """Whether a text may have any number of the labels, not just one."""
-        return self._folder.several
+    def verbs(self) -> list[str]:
+        """What the model can be asked about texts, by the heads that it has."""
+        return verbs(self)
+
+    @property
+    def tags_entities(self) -> bool:
+        """Whether the tags mark parts of names (B-, I-), and not words by themselves."""
+        return has_entities(names_of(self))
+
+    def classify(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        every: bool = False,
+        threshold: float | None = None,
+    ) -> list[Any]:
+        """Classify each text, or each text together with its pair; one that is too long is cut, which is said aloud.
+
+        Args:
+            texts: the texts, or the first of each pair.
+            pairs: the second of each pair.
+            every: return all labels, the likeliest first.
+            threshold: where a text may have any number of labels, how likely one must be; the folder's own if None.
+
+        Returns:
+            A `Label` for each text; a list of them where it may have any number, or where every one is asked for; a
+            number where the model was trained to give one.
+        """
+        return classify(self, texts, pairs, every=every, threshold=threshold)
+
+    def tag(self, texts: Sequence[str] | Sequence[Sequence[str]], *, words: bool | None = None) -> list[list[Entity]]:
+        """Find the entities of each text; a text of any length is read whole, through windows where it is long.
+
+        Args:
+            texts: texts, or lists of words. The places of words are those in the text that they make with one blank
+                between each.
+            words: return each word with its tag instead. None does so for lists of words, and for tags that mark words
+                by themselves (parts of speech).
+        """
+        return tag(self, texts, words=words)
+
+    def answer(
+        self,
+        questions: Sequence[str],
+        contexts: str | Sequence[str],
+        *,
+        nbest: int = 1,
+        no_answer: bool = False,
+        max_length: int | None = None,
+    ) -> list[Answer]:
+        """Answer each question with a piece of its context; a context of any length is read whole, through windows.
+
+        Args:
+            questions: the questions.
+            contexts: one context for each, or one for all.
+            nbest: answers to each question; those after the best are its `others`.
+            no_answer: allow an empty answer, where the model holds it for likelier than any other.
+            max_length: tokens of a window; 384, or what the model takes if that is less, where it is None.
+        """
+        return answer(self, questions, contexts, nbest=nbest, no_answer=no_answer, max_length=max_length)
+
+    def fill(self, texts: Sequence[str], *, top: int = 5) -> list[list[list[Choice]]]:
+        """Return for each mask of each text the likeliest words in its place, the likeliest first.
+
+        Args:
+            texts: texts with the tokenizer's mask, "[MASK]" or "<mask>" in them.
+            top: words for each mask.
+        """
+        return fill(self, texts, top=top)
 
     @overload
     def embed(
@@ -77,7 +149,7 @@ class Model(Runner):
             x = hidden.layout.mean(hidden.states) if pooling == "mean" else hidden.states[hidden.layout.first]
             return list(x.float())
 
-        vectors = self._run(encoded.ids, self._encoder_states, pool, segments=encoded.segments, progress=progress)
+        vectors = self.run(encoded.ids, self._encoder_states, pool, segments=encoded.segments, progress=progress)
         found = torch.stack(vectors) if vectors else torch.empty(0, self.config.dim)
         if normalize:
             found = torch.nn.functional.normalize(found, dim=-1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,10 +22,12 @@ from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder, Transformer
 from qkv.models.word2vec import Word2Vec
 from qkv.nn import kernels
-from qkv.predict.batching import Ids, batches, check_ids, pack
+from qkv.predict.batching import Ids, batches, check_ids, pack, readable
 from qkv.predict.device import find_device
 from qkv.predict.facts import describe
 from qkv.tokenizers.text import Encoded
+
+T = TypeVar("T")
 
 
 class Runner:
@@ -45,6 +47,16 @@ class Runner:
         return catalogue.family_of(self.config)
 
     @property
+    def several(self) -> bool:
+        """Whether a text may have any number of the labels, not just one."""
+        return self._folder.several
+
+    @property
+    def threshold(self) -> float:
+        """Where there may be any number of labels, how likely one must be to be given."""
+        return self._folder.threshold
+
+    @property
     def max_length(self) -> int | None:
         """The most tokens that model and tokenizer take, or None."""
         limits = [self.tokenizer and self.tokenizer.max_length, getattr(self.config, "max_length", None)]
@@ -57,6 +69,7 @@ class Runner:
                 "this model has no tokenizer: give ids to hidden() or logits(), or load a folder that has one"
             )
         limit = self.max_length
+        texts, pairs = readable(texts), None if pairs is None else readable(pairs)
         encoded = self.tokenizer.encode(texts, pairs)
         if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
             warnings.warn(f"{cut} of {len(encoded.ids)} texts were cut to {limit} tokens", stacklevel=3)
@@ -65,7 +78,7 @@ class Runner:
 
     def hidden(self, ids: Ids | Tensor, target_ids: Ids | None = None, *, segments: Ids | None = None) -> list[Tensor]:
         """Return the last states of each sequence (of each target, with `target_ids`). Shape of each: [L, D]."""
-        return self._run(ids, self._states, Hidden.split, target_ids=target_ids, segments=segments)
+        return self.run(ids, self._states, Hidden.split, target_ids=target_ids, segments=segments)
 
     def logits(
         self,
@@ -98,15 +111,15 @@ class Runner:
             plain = isinstance(self.module, Transformer) and not isinstance(batch, Pairs)
             return self.module.states_for(batch, head) if plain else self._states(batch)
 
-        return self._run(ids, read, score, target_ids=target_ids, segments=segments)
+        return self.run(ids, read, score, target_ids=target_ids, segments=segments)
 
     def describe(self) -> dict[str, Any]:
         """Return what `qkv info` prints."""
         return describe(self.config, self._folder, self.device, self.kernel)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model folder."""
-        write_folder(self._folder, folder)
+    def save(self, folder: str | Path, *, dtype: str = "float32") -> None:
+        """Write the model folder; float16 and bfloat16 take half the space."""
+        write_folder(self._folder, folder, dtype=dtype)
 
     def _states(self, batch: Tokens | Images | Pairs) -> Hidden:
         if isinstance(self.module, Transformer | Word2Vec):
@@ -125,16 +138,17 @@ class Runner:
         return self._states(batch)
 
     @torch.inference_mode()
-    def _run(
+    def run(
         self,
         ids: Ids | Tensor,
         states: Callable[[Tokens | Images | Pairs], Hidden],
-        finish: Callable[[Hidden], list[Tensor]],
+        finish: Callable[[Hidden], list[T]],
         *,
         target_ids: Ids | None = None,
         segments: Ids | None = None,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Tensor]:
+    ) -> list[T]:
+        """Run batches, and return what `finish` makes of the states of each sequence, in the order of the sequences."""
         if isinstance(ids, Tensor) != (self.family == "vit"):
             raise UsageError(
                 f"{self.family} takes {'pixels as one tensor' if self.family == 'vit' else 'lists of token ids'}"
@@ -143,11 +157,11 @@ class Runner:
             return finish(states(Images(ids.to(self.device))))
         if target_ids is not None and len(target_ids) != len(ids):
             raise UsageError(f"{len(ids)} sources and {len(target_ids)} targets: there must be as many of each")
-        if getattr(self.config, "num_segments", 0) == 0:
-            segments = None  # a model without segments has nothing to tell apart
+        if getattr(self.config, "num_segments", 0) < 2:
+            segments = None  # as in training: one kind has nothing to tell apart
         if ids:
             check_ids(self.config, ids, target_ids, segments)
-        found: dict[int, Tensor] = {}
+        found: dict[int, T] = {}
         sizes = [len(sequence) for sequence in ids]
         if target_ids is not None:
             sizes = [size + len(target) for size, target in zip(sizes, target_ids, strict=True)]

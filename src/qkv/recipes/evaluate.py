@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 from qkv.common.errors import UsageError
 from qkv.evaluation.score import Score
-from qkv.predict import Model
+from qkv.predict import Model, load
 from qkv.predict.translate import BEAM
 from qkv.recipes import exam_labels, exam_texts
 from qkv.recipes.exam import Exam
+from qkv.recipes.prepare import reading
+from qkv.recipes.schema import Recipe
 from qkv.training.config import DataConfig
 
 Evaluator = Callable[[Exam], list[Score]]
@@ -50,6 +52,13 @@ def evaluate(
     if exam.skipped.count:
         warnings.warn(str(exam.skipped), stacklevel=2)
     return scores
+
+
+def score_test(
+    recipe: Recipe, *, device: str | None = None, progress: Callable[[int], None] | None = None
+) -> list[Score]:
+    """Score the model that a recipe has trained on its test files."""
+    return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress)
 
 
 def evaluator_of(model: Model) -> Evaluator:

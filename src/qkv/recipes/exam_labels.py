@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from qkv.common.errors import UsageError, unknown
+from qkv.data.bad_rows import BadRow, sift
 from qkv.data.examples import Classified
 from qkv.evaluation.classification import F1, Accuracy, Matthews, MultiLabelF1
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.score import Score
+from qkv.predict.verbs import names_of
 from qkv.recipes.exam import Exam, graded
 from qkv.training.tasks.classify import ClassifyTask, RegressTask
 from qkv.training.tasks.picture import fitting, scaled
@@ -31,49 +33,47 @@ def classes(exam: Exam) -> list[Score]:
 
 
 def _singles(exam: Exam) -> list[Score]:
-    names = _names(exam)
-    found = _scored(exam, ClassifyTask().examples(exam.paths, exam.data, skipped=exam.skipped), "classify")
-    said = ((names[int(scores.argmax())], _known(example, names)[0]) for example, scores in found)
+    said = ((label.label, example.labels[0]) for example, label in _said(exam, _known(exam)))
     return graded([Accuracy(), F1(average="macro"), Matthews()], said)
 
 
 def _sets(exam: Exam) -> list[Score]:
-    """Any number of classes for each example: those that the model holds for more likely than not."""
-    names = _names(exam)
-    found = _scored(exam, ClassifyTask().examples(exam.paths, exam.data, skipped=exam.skipped), "classify")
-    said = ((_likely(names, scores), set(_known(example, names))) for example, scores in found)
+    """Any number of classes for each example: those that the model holds for likely enough."""
+    found = _said(exam, _known(exam))
+    said = (({label.label for label in labels}, set(example.labels)) for example, labels in found)
     return graded([MultiLabelF1(average="micro"), MultiLabelF1(average="macro"), Accuracy(name="exact-match")], said)
 
 
-def _likely(names: tuple[str, ...], scores: Tensor) -> set[str]:
-    return {name for name, score in zip(names, scores.tolist(), strict=True) if score > 0}
+def _known(exam: Exam) -> Iterator[Classified]:
+    """Give the examples whose labels the model knows; one that it cannot give would count as its mistake.
 
+    Classes that nobody named are called LABEL_0 and so on; a file that numbers its classes means those.
+    """
+    names = names_of(exam.model)
 
-def _names(exam: Exam) -> tuple[str, ...]:
-    return exam.model.labels or tuple(str(number) for number in range(exam.model.config.num_labels))
+    def named(_: str, example: Classified) -> Classified:
+        found = tuple(label if label in names else f"LABEL_{label}" for label in example.labels)
+        for label, name in zip(example.labels, found, strict=True):
+            if name not in names:
+                raise BadRow(str(unknown("label", label, names)))
+        return replace(example, labels=found)
 
-
-def _known(example: Classified, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the labels of an example; one that the model cannot give would count as its mistake."""
-    for label in example.labels:
-        if label not in names:
-            raise UsageError(f"{example.where}: {unknown('label', label, names)}")
-    return example.labels
+    examples = ClassifyTask().examples(exam.paths, exam.data, skipped=exam.skipped)
+    return sift(((example.where, example) for example in examples), named, **exam.reading)
 
 
 def numbers(exam: Exam) -> list[Score]:
     """Score a number for each text."""
-    found = _scored(exam, RegressTask().examples(exam.paths, exam.data, skipped=exam.skipped), "regress")
-    said = ((float(score), example.score) for example, score in found)
+    found = _said(exam, RegressTask().examples(exam.paths, exam.data, skipped=exam.skipped))
+    said = ((score, example.score) for example, score in found)
     return graded([Pearson(), Spearman(), MeanSquaredError()], said)
 
 
-def _scored(exam: Exam, examples: Iterable[Any], head: str) -> Iterator[tuple[Any, Tensor]]:
-    """Score texts, or pairs of texts, as they stream by."""
+def _said(exam: Exam, examples: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Classify texts, or pairs of texts, as they stream by."""
     for chunk in exam.chunks(examples):
         second = None if any(example.second is None for example in chunk) else [example.second for example in chunk]
-        encoded = exam.model.encode([example.text for example in chunk], second)
-        yield from zip(chunk, exam.model.logits(encoded.ids, segments=encoded.segments, head=head), strict=True)
+        yield from zip(chunk, exam.model.classify([example.text for example in chunk], second), strict=True)
 
 
 def pictures(exam: Exam) -> list[Score]:
@@ -82,7 +82,8 @@ def pictures(exam: Exam) -> list[Score]:
 
 
 def _pictures(exam: Exam) -> Iterator[tuple[str, str]]:
-    model, names = exam.model, _names(exam)
+    model = exam.model
+    names = model.labels or tuple(str(number) for number in range(model.config.num_labels))
     head = "classify" if "classify" in model.config.heads else "distilled"
     for chunk in exam.chunks(fitting(exam.paths, model.config, names, **exam.reading), PICTURES):
         found = model.logits(scaled(np.stack([example.pixels for example in chunk])), head=head)

@@ -15,15 +15,17 @@ from qkv.data.files import expand
 from qkv.data.questions import questions
 from qkv.data.tagged import tagged
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.spans import best_span
 from qkv.evaluation.answers import AnswerF1, ExactMatch
+from qkv.evaluation.classification import Accuracy
 from qkv.evaluation.entities import EntityF1
 from qkv.evaluation.language import Perplexity
 from qkv.evaluation.score import Score
 from qkv.evaluation.translation import Bleu, Chrf
 from qkv.evaluation.word_files import score_file
 from qkv.evaluation.words import Vectors
-from qkv.predict import Model
+from qkv.predict import Answer, Model
+from qkv.predict.tag import has_entities, iob2, tag_words
+from qkv.predict.verbs import names_of
 from qkv.recipes.exam import Exam, graded
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.config import DataConfig
@@ -44,53 +46,36 @@ def _translations(exam: Exam) -> Iterator[tuple[str, list[str]]]:
 
 
 def tags(exam: Exam) -> list[Score]:
-    """Score the tags of words."""
-    return graded([EntityF1()], _tags(exam))
+    """Score the tags of words: whole names, or each word where tags are plain (parts of speech)."""
+    if has_entities(names_of(exam.model)):
+        return graded([EntityF1()], (([iob2(tag) for tag in said], right) for said, right in _tags(exam)))
+    return graded([Accuracy()], (both for said, right in _tags(exam) for both in zip(said, right, strict=True)))
 
 
 def _tags(exam: Exam) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    model, tokenizer = exam.model, _tokenizer(exam.model, "tags are given to words")
     for chunk in exam.chunks(tagged(list(exam.paths), **exam.reading)):
-        found = tokenizer.encode_words([e.words for e in chunk], max_length=model.config.max_length)
-        for example, words, scores in zip(chunk, found.words, model.logits(found.ids), strict=True):
-            best = scores.argmax(-1).tolist()
-            said = ["O"] * len(example.words)  # a word that was cut off, or gave no token, is outside
-            for token in reversed(range(len(words))):
-                if words[token] >= 0:
-                    said[words[token]] = model.labels[best[token]]
-            yield said, example.tags
+        for example, found in zip(chunk, tag_words(exam.model, [e.words for e in chunk]), strict=True):
+            yield [tag for tag, _ in found], example.tags
 
 
 def answers(exam: Exam) -> list[Score]:
-    """Score the best span over all windows of each context."""
+    """Score the best span over all windows of each context; where some questions have none, it may be empty."""
     longest, usual = exam.data.max_length, DataConfig().max_length
-    limit = min(longest if longest != usual else 384, exam.model.config.max_length)
+    asked = list(questions(list(exam.paths), **exam.reading))
+    options = {
+        "max_length": longest if longest != usual else None,
+        "no_answer": any(not question.answers for question in asked),
+    }
     said = (
-        (text, [answer.text for answer in example.answers])
-        for chunk in exam.chunks(questions(list(exam.paths), **exam.reading), 64)
-        for example, text in zip(chunk, answered(exam.model, chunk, limit), strict=True)
+        (found.text, [answer.text for answer in question.answers])
+        for chunk in exam.chunks(asked, 64)
+        for question, found in zip(chunk, _answers(exam.model, chunk, options), strict=True)
     )
     return graded([ExactMatch(), AnswerF1()], said)
 
 
-def answered(model: Model, asked: Sequence[Question], limit: int) -> list[str]:
-    """Answer questions from their contexts, in the contexts' own characters."""
-    tokenizer = _tokenizer(model, "answers are read from text")
-    texts, contexts = [q.question for q in asked], [q.context for q in asked]
-    found = tokenizer.encode_spans(texts, contexts, max_length=limit, stride=min(128, limit // 4))
-    owners = [number for number, windows in enumerate(found) for _ in windows]
-    flat = [window for windows in found for window in windows]
-    best: dict[int, tuple[float, str]] = {}
-    scored = model.logits([window.ids for window in flat], segments=[window.segments for window in flat], head="span")
-    for number, window, scores in zip(owners, flat, scored, strict=True):
-        allowed = torch.tensor([side == 1 for side in window.sides], device=scores.device)
-        span = best_span(scores, allowed)
-        if span is None:
-            continue
-        text = contexts[number][window.spans[span.first][0] : window.spans[span.last][1]]
-        if number not in best or span.score > best[number][0]:
-            best[number] = (span.score, text)
-    return [best[number][1] if number in best else "" for number in range(len(asked))]
+def _answers(model: Model, asked: Sequence[Question], options: dict[str, Any]) -> list[Answer]:
+    return model.answer([question.question for question in asked], [question.context for question in asked], **options)
 
 
 def language(exam: Exam) -> list[Score]:

@@ -1,0 +1,177 @@
+"""The commands that read texts: classify, tag, answer, fill. Texts are answered as they come, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from qkv.cli.options import DEVICE, FILE, JSON, MODEL, progress
+from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
+
+app = typer.Typer(rich_markup_mode="rich")
+T = TypeVar("T")
+TEXTS = typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)
+OUT = typer.Option(help="A file to write, whole or not at all; else standard output.", show_default=False)
+
+
+@app.command(
+    epilog="Examples:  qkv classify FOLDER 'A film to remember.' --all   |   qkv classify FOLDER - --json < lines.txt"
+)
+def classify(
+    model: Annotated[str, MODEL],
+    texts: Annotated[list[str] | None, TEXTS] = None,
+    file: Annotated[str | None, FILE] = None,
+    out: Annotated[str | None, OUT] = None,
+    pair: Annotated[
+        bool, typer.Option("--pair", help="Pairs of texts: lines with a tab between, or arguments two by two.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all labels, the likeliest first.")] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="How likely a label must be where there may be several; the folder's own if not given."),
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Classify each text: a label and its probability, all labels that are likely enough, or a number."""
+    from qkv import predict
+    from qkv.cli.asked import pairs
+    from qkv.cli.lines import label_line, label_object
+
+    given: Iterator[Any] = pairs(texts or [], file) if pair else ((text,) for text in find_texts(texts or [], file))
+    loaded = predict.load(model, device=device)
+
+    def ask(part: list[tuple[str, ...]]) -> list[Any]:
+        sides = [list(side) for side in zip(*part, strict=True)]
+        return loaded.classify(*sides, every=every, threshold=threshold)
+
+    lines = (
+        label_object(dict(zip(("text", "pair"), asked, strict=False)), found) if as_json else label_line(found)
+        for asked, found in _answered(ask, given, texts)
+    )
+    total = count_texts(texts or [], file)
+    _write(lines, out, total // 2 if total and pair and not file else total, "classifying")
+
+
+@app.command(
+    epilog="Examples:  qkv tag FOLDER 'Ada Lovelace lived in London.'   |   qkv tag FOLDER - --words < words.txt"
+)
+def tag(
+    model: Annotated[str, MODEL],
+    texts: Annotated[list[str] | None, TEXTS] = None,
+    file: Annotated[str | None, FILE] = None,
+    out: Annotated[str | None, OUT] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="Texts are words with blanks between; print each with its tag.")
+    ] = False,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Find the entities of each text: label, first character, the one after the last, score, text; or tag its words."""
+    from qkv import predict
+    from qkv.cli.asked import in_line, words_of
+    from qkv.cli.lines import entity_line, entity_object, word_line
+
+    given = find_texts(texts or [], file)
+    loaded = predict.load(model, device=device)
+    what = "words" if words or not loaded.tags_entities else "entities"
+
+    def ask(part: list[str]) -> list[Any]:
+        if not words:
+            return loaded.tag(part)
+        return list(map(in_line, part, loaded.tag([words_of(line) for line in part])))
+
+    plain = word_line if what == "words" else entity_line
+    lines = (
+        entity_object(text, found, what) if as_json else plain(found) for text, found in _answered(ask, given, texts)
+    )
+    _write(lines, out, count_texts(texts or [], file), "tagging")
+
+
+@app.command(
+    epilog="Examples:  qkv answer FOLDER 'Who wrote it?' --context book.txt   |   qkv answer FOLDER - < questions.jsonl"
+)
+def answer(
+    model: Annotated[str, MODEL],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="QUESTION…|-", help="Questions, or - for lines.", show_default=False)
+    ] = None,
+    file: Annotated[str | None, FILE] = None,
+    out: Annotated[str | None, OUT] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            help="A file that holds the answers, or - for standard input; "
+            'without a context, lines are JSON: {"question": "…", "context": "…"}.',
+            show_default=False,
+        ),
+    ] = None,
+    context_text: Annotated[
+        str | None, typer.Option(help="The text that holds the answers.", show_default=False)
+    ] = None,
+    nbest: Annotated[int, typer.Option(help="Answers to each question, on lines that begin with its number.")] = 1,
+    no_answer: Annotated[bool, typer.Option("--no-answer", help="Allow no answer, which is an empty one.")] = False,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Answer each question from a text: the answer, its score, its first character and the one after its last."""
+    from qkv import predict
+    from qkv.cli.asked import questions
+    from qkv.cli.lines import answer_line, answer_object
+
+    given = questions(texts or [], file, context, context_text)
+    loaded = predict.load(model, device=device)
+
+    def ask(part: list[dict[str, Any]]) -> list[Any]:
+        asked, contexts = ([row[key] for row in part] for key in ("question", "context"))
+        return loaded.answer(asked, contexts, nbest=nbest, no_answer=no_answer)
+
+    several = nbest > 1
+    lines = (
+        answer_object(asked, found, several=several) if as_json else answer_line(number, found, several=several)
+        for number, (asked, found) in enumerate(_answered(ask, given, texts))
+    )
+    _write(lines, out, count_texts(texts or [], file), "answering")
+
+
+@app.command(
+    epilog="Examples:  qkv fill FOLDER 'Paris is the \\[MASK] of France.'   |   qkv fill FOLDER - --top 3 < lines.txt"
+)
+def fill(
+    model: Annotated[str, MODEL],
+    texts: Annotated[list[str] | None, TEXTS] = None,
+    file: Annotated[str | None, FILE] = None,
+    out: Annotated[str | None, OUT] = None,
+    top: Annotated[int, typer.Option(help="Words for each mask.")] = 5,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    r"""Find words for each \[MASK] in each text: a line for each mask, the likeliest words and their probabilities."""
+    from qkv import predict
+    from qkv.cli.lines import choice_line, choice_object
+
+    given = find_texts(texts or [], file)
+    loaded = predict.load(model, device=device)
+    found = _answered(lambda part: loaded.fill(part, top=top), given, texts)
+    lines = (choice_object(text, masks) if as_json else choice_line(masks) for text, masks in found)
+    _write(lines, out, count_texts(texts or [], file), "filling")
+
+
+def _answered(
+    ask: Callable[[list[T]], list[Any]], given: Iterable[T], texts: list[str] | None
+) -> Iterator[tuple[T, Any]]:
+    """Ask part by part; no more than a part is held at a time."""
+    rest, size = iter(given), chunk_of(texts or [])
+    while part := list(islice(rest, size)):
+        yield from zip(part, ask(part), strict=True)
+
+
+def _write(lines: Iterable[str], out: str | None, total: int | None, what: str) -> None:
+    """Write lines as they come."""
+    with opened(out) as write, progress(total, what) as advance:
+        for line in lines:
+            write(line)
+            advance(1)

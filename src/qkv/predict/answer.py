@@ -1,0 +1,149 @@
+"""Answering: the best span of a context over all of its windows, with its place and its score.
+
+A span's score is what its first token says as a start plus what its last says as an end (Devlin et al. 2019, section
+4.2). The spans of all windows share one softmax, so that they can be compared; over a single window it gives
+p(start) · p(end). The first token of a window stands for "no answer here", as in training.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from qkv.common.errors import UsageError
+from qkv.decoding.spans import best_spans
+from qkv.predict.batching import SHARED, readable
+from qkv.predict.runner import Runner
+from qkv.predict.verbs import reader
+from qkv.tokenizers.text import TextTokenizer
+from qkv.tokenizers.windows import Window
+
+WINDOW = 384  # tokens of a window, as readers are trained
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What stands in the context from character `start` to before `end`; no answer is an empty text.
+
+    Attributes:
+        text: the answer.
+        start: its first character in the context.
+        end: the character after its last.
+        score: its probability among all spans.
+        others: the next best, where more than one was asked for.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    others: list[Answer] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a window says.
+
+    Attributes:
+        spans: the scores of its best spans, by their first and last character.
+        nothing: the score of no answer.
+        total: the logarithm of the sum over all spans.
+    """
+
+    spans: dict[tuple[int, int], float]
+    nothing: float
+    total: float
+
+
+def answer(
+    model: Runner,
+    questions: Sequence[str],
+    contexts: str | Sequence[str],
+    *,
+    nbest: int = 1,
+    no_answer: bool = False,
+    max_length: int | None = None,
+) -> list[Answer]:
+    """Answer each question from its context; see `Model.answer`."""
+    tokenizer = reader(model, "answer", questions)
+    texts = _checked(questions, contexts, nbest)
+    limit = min(max_length or WINDOW, model.max_length or WINDOW)
+    windows = _windows(tokenizer, readable(questions), readable(texts), limit)
+    flat = [window for some in windows for window in some]
+    if not flat:
+        return []
+    scores = model.logits([w.ids for w in flat], segments=[w.segments for w in flat], head="span")
+    rest = iter(torch.cat(scores).float().cpu().split([len(window.ids) for window in flat]))
+    said = [list(zip(some, islice(rest, len(some)), strict=True)) for some in windows]
+    return [
+        _best(text, [_scored(text, *one, nbest) for one in some], nbest, no_answer)
+        for text, some in zip(texts, said, strict=True)
+    ]
+
+
+def _checked(questions: Sequence[str], contexts: str | Sequence[str], nbest: int) -> list[str]:
+    """Return a context for each question."""
+    if nbest < 1:
+        raise UsageError(f"nbest must be at least 1, got {nbest}")
+    for number, question in enumerate(questions):
+        if not question.strip():
+            raise UsageError(f"question {number} is empty: ask something")
+    texts = [contexts] * len(questions) if isinstance(contexts, str) else list(contexts)
+    if len(texts) != len(questions):
+        raise UsageError(f"{len(questions)} questions and {len(texts)} contexts: give one context, or one for each")
+    return texts
+
+
+def _windows(
+    tokenizer: TextTokenizer, questions: Sequence[str], contexts: Sequence[str], limit: int
+) -> list[list[Window]]:
+    """Cut each context into windows, every one behind the whole question; a question takes half of a window at most."""
+    special = len(tokenizer.encode([""], [""]).ids[0])
+    most = max(1, (limit - special) // 2)
+    short = [_shortened(tokenizer, question, most) for question in questions]
+    if cut := sum(a != b for a, b in zip(short, questions, strict=True)):
+        warnings.warn(f"{cut} of {len(short)} questions were cut to {most} tokens", stacklevel=4)
+    shared = max(0, min(SHARED, limit // 4, limit - special - most - 1))
+    return tokenizer.encode_spans(short, contexts, max_length=limit, stride=shared)
+
+
+def _shortened(tokenizer: TextTokenizer, question: str, most: int) -> str:
+    """Cut a question after so many tokens; the last of them may be written otherwise once it is cut."""
+    while True:
+        ((window,),) = tokenizer.encode_spans([question])
+        ends = [end for (_, end), side in zip(window.spans, window.sides, strict=True) if side == 0]
+        if len(ends) <= most:
+            return question
+        question = question[: min(ends[most - 1], len(question) - 1)]
+
+
+def _scored(context: str, window: Window, scores_L2: Tensor, count: int) -> Scored:
+    """Find the best spans of a window; one begins and ends with something that can be seen."""
+    places = zip(window.spans, window.sides, strict=True)
+    allowed = torch.tensor([side == 1 and bool(context[start:end].strip()) for (start, end), side in places])
+    first = torch.arange(len(allowed)) == 0
+    start, end = scores_L2[allowed | first].logsumexp(0).tolist()
+    spans: dict[tuple[int, int], float] = {}
+    for score, i, j in best_spans(scores_L2, allowed, count):
+        spans.setdefault((window.spans[i][0], window.spans[j][1]), score)
+    return Scored(spans, float(scores_L2[0].sum()), start + end)
+
+
+def _best(context: str, windows: Sequence[Scored], nbest: int, no_answer: bool) -> Answer:
+    """Compare the spans of all windows; where no answer is allowed, it must be the best of every window."""
+    found: dict[tuple[int, int], float] = {}
+    for window in windows:
+        for place, score in window.spans.items():
+            found[place] = max(score, found.get(place, -math.inf))
+    if no_answer or not found:
+        found[0, 0] = min(window.nothing for window in windows)
+    total = float(torch.tensor([window.total for window in windows], dtype=torch.float64).logsumexp(0))
+    ranked = sorted(found.items(), key=lambda item: -item[1])[:nbest]
+    answers = [Answer(context[a:b], a, b, math.exp(score - total)) for (a, b), score in ranked]
+    return replace(answers[0], others=answers[1:])

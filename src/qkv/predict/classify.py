@@ -1,0 +1,64 @@
+"""Classifying: the label of each text or pair of texts, all labels that are likely enough, or a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from qkv.common.errors import UsageError
+from qkv.predict.runner import Runner
+from qkv.predict.verbs import names_of, reader
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label and how likely it is."""
+
+    label: str
+    score: float
+
+
+def classify(
+    model: Runner,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None = None,
+    *,
+    every: bool = False,
+    threshold: float | None = None,
+) -> list[Any]:
+    """Classify each text; see `Model.classify`."""
+    reader(model, "classify", texts)
+    number = "classify" not in model.config.heads
+    limit = _threshold(model, number, every, threshold)
+    if not texts:
+        return []
+    encoded = model.encode(texts, pairs)
+    head = "regress" if number else "classify"
+    scores = torch.stack(model.logits(encoded.ids, segments=encoded.segments, head=head)).float()
+    if number:
+        return list(scores.tolist())
+    found = [_ranked(model, row) for row in (scores.sigmoid() if model.several else scores.softmax(-1)).tolist()]
+    if every:
+        return found
+    return [[label for label in row if label.score > limit] if model.several else row[0] for row in found]
+
+
+def _ranked(model: Runner, scores: list[float]) -> list[Label]:
+    """Name the scores, the likeliest first; of equals, the first stays first."""
+    return sorted(map(Label, names_of(model), scores), key=lambda label: -label.score)
+
+
+def _threshold(model: Runner, number: bool, every: bool, asked: float | None) -> float:
+    if number and (every or asked is not None):
+        raise UsageError("this model gives a number for each text: it has no labels to choose from")
+    if asked is None:
+        return model.threshold
+    if every or not model.several:
+        why = "all labels are asked for" if every else "this model gives one label, the likeliest"
+        raise UsageError(f"{why}: leave out the threshold, which is for models that give any number of labels")
+    if not 0 <= asked <= 1:
+        raise UsageError(f"the threshold must be from 0 to 1, got {asked}")
+    return asked

@@ -1,0 +1,37 @@
+"""Which verbs a model has, by its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qkv.common.errors import UsageError
+from qkv.predict.runner import Runner
+from qkv.tokenizers.text import TextTokenizer
+
+HEADS = {"classify": {"classify", "regress"}, "tag": {"tag"}, "answer": {"span"}, "fill": {"mlm"}}
+
+
+def verbs(model: Runner) -> list[str]:
+    """Return what a model can be asked about texts."""
+    if model.tokenizer is None:
+        return []
+    heads = set(getattr(model.config, "heads", ()))
+    if getattr(model.module, "decoder", None) is not None:
+        return [*(["translate"] if "lm" in heads else []), "embed", "similar"]
+    return [*(verb for verb, able in HEADS.items() if heads & able), "embed", "similar"]
+
+
+def reader(model: Runner, verb: str, texts: Sequence[object]) -> TextTokenizer:
+    """Return the tokenizer of a model that has a verb and is asked about a list of texts."""
+    if model.tokenizer is None:
+        raise UsageError(f"this {model.family} has no tokenizer, and {verb} reads text: load a folder that has one")
+    if verb not in (there := verbs(model)):
+        raise UsageError(f"this {model.family} cannot {verb}: it has no head for that (it can {', '.join(there)})")
+    if isinstance(texts, str):
+        raise UsageError(f"{verb} takes a list of texts; put a single one in a list")
+    return model.tokenizer
+
+
+def names_of(model: Runner) -> tuple[str, ...]:
+    """Return the names of the labels; where the folder names none, those that `transformers` gives them."""
+    return model.labels or tuple(f"LABEL_{number}" for number in range(getattr(model.config, "num_labels", 0)))
