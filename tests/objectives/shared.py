@@ -10,7 +10,7 @@ import qkv
 from qkv.common.batch import Tokens
 from qkv.common.outputs import LossOutput
 from qkv.models import catalogue
-from qkv.models.word2vec import Word2Vec, Word2VecConfig, build
+from qkv.models.word2vec import Glove, Word2Vec, Word2VecConfig, build, build_glove
 from qkv.objectives import Losses
 from tests.contracts.entries import make, shrink
 from tests.parity.test_hf import Case, theirs
@@ -35,6 +35,15 @@ def vectors(vocab_size: int = V) -> Word2Vec:
     model = build(Word2VecConfig(vocab_size=vocab_size, dim=8))
     torch.nn.init.normal_(model.inputs.weight)
     torch.nn.init.normal_(model.outputs.weight)
+    return model
+
+
+def biased_vectors() -> Glove:
+    """GloVe's four tables, all drawn."""
+    torch.manual_seed(0)
+    model = build_glove(Word2VecConfig(vocab_size=V, dim=8))
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight)
     return model
 
 

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 import torch
 
-from qkv.common.batch import Following, Images, Labelled, Masked, Pairs, Spans, Tokens, Translated, Twins, Words
+from qkv.common.batch import (
+    Counted,
+    Following,
+    Images,
+    Labelled,
+    Masked,
+    Pairs,
+    Spans,
+    Tokens,
+    Translated,
+    Twins,
+    Words,
+)
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
 from qkv.objectives import (
@@ -19,6 +31,7 @@ from qkv.objectives import (
     Classify,
     ClassifyAny,
     CosineScore,
+    Glove,
     MaskedToken,
     Match,
     Mixture,
@@ -30,7 +43,7 @@ from qkv.objectives import (
     Translate,
     weighted,
 )
-from tests.objectives.shared import LENGTHS, V, bert, close, draw, ragged, tiny, vectors
+from tests.objectives.shared import LENGTHS, V, bert, biased_vectors, close, draw, ragged, tiny, vectors
 from tests.objectives.test_replaced import pair
 
 Part = Callable[[list[int]], Any]  # some of the sequences as a batch
@@ -63,6 +76,11 @@ def words(rows: list[int], context: int | None) -> Words:
     return Words(inputs[rows], draw(4, seed=2)[rows], draw(4, 3, seed=3)[rows])
 
 
+def counted(rows: list[int]) -> Counted:
+    counts = torch.tensor([0.5, 7.0, 1.0, 3.0])
+    return Counted.of(draw(4)[rows], draw(4, seed=2)[rows], counts[rows])
+
+
 ANY = torch.tensor([[0, 1, 1], [0, -100, 0], [1, 0, 0], [1, 1, 1]])
 NUMBERS = torch.tensor([0.5, -1.0, -100.0, 3.0])
 STARTS, ENDS = torch.tensor([1, 0, 3, 2]), torch.tensor([9, 0, 8, 2])
@@ -85,6 +103,7 @@ CASES: dict[str, tuple[Any, Callable[[], Any], Part]] = {
     "cosine": (CosineScore(), bert, lambda rows: Twins(tokens(rows), tokens(rows, 9), NUMBERS[rows])),
     "skip-gram": (SkipGram(), vectors, lambda rows: words(rows, None)),
     "cbow": (Cbow(), vectors, lambda rows: words(rows, 5)),
+    "glove": (Glove(x_max=5.0), biased_vectors, counted),
     "mixture": (
         Mixture({"tags": (Tag(), 2.0), "masks": (MaskedToken(next_sentence=True), 0.5)}),
         bert,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -83,6 +84,11 @@ class Vectors:
 
     def __len__(self) -> int:
         return len(self._place)
+
+    @cached_property
+    def words(self) -> list[str]:
+        """The words as they are looked up, in the order of the rows."""
+        return list(self._place)
 
     def find(self, *words: str) -> list[int] | None:
         """Return the places of words, or None if one is unknown."""

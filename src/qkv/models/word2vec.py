@@ -1,9 +1,13 @@
-"""Word vectors (Mikolov et al. 2013): a table of words read and a table of words asked for, and nothing between."""
+"""Word vectors (Mikolov et al. 2013): a table of words read and a table of words asked for, and nothing between.
+
+GloVe (Pennington et al. 2014) learns the same two tables, with a bias for each word of both.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from qkv.common.batch import Tokens
@@ -44,6 +48,32 @@ class Word2Vec(Headed):
     def forward(self, batch: Tokens) -> Hidden:
         """Look every token up."""
         return Hidden(self.inputs(batch.ids), batch.layout)
+
+
+class Glove(Word2Vec):
+    """GloVe while it learns; what is kept of it is `summed`."""
+
+    def __init__(self, config: Word2VecConfig) -> None:
+        super().__init__(config)
+        self.input_bias = nn.Embedding(config.vocab_size, 1)
+        self.output_bias = nn.Embedding(config.vocab_size, 1)
+        self._config = config
+
+    @torch.no_grad()
+    def summed(self) -> Word2Vec:
+        """Return word vectors that are the sum of both tables, which are alike but for chance (section 4.2)."""
+        found = Word2Vec(self._config)
+        found.inputs.weight.copy_(self.inputs.weight + self.outputs.weight)
+        found.outputs.weight.copy_(self.outputs.weight)
+        return found
+
+
+def build_glove(config: Word2VecConfig) -> Glove:
+    """Build what GloVe trains, with the first weights of the authors' code: small, in all four tables."""
+    model = Glove(config)
+    for weight in model.parameters():
+        nn.init.uniform_(weight, -0.5 / config.dim, 0.5 / config.dim)
+    return model
 
 
 def build(config: Word2VecConfig) -> Word2Vec:

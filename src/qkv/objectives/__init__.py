@@ -14,7 +14,7 @@ from qkv.objectives.replaced import ReplacedToken
 from qkv.objectives.span import AnswerSpan
 from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
-from qkv.objectives.words import Cbow, SkipGram
+from qkv.objectives.words import Cbow, Glove, SkipGram
 
 # Frozen dataclasses of plain numbers: `common.config.from_dict` makes each from a recipe.
 OBJECTIVES: dict[str, Callable[..., Any]] = {
@@ -31,6 +31,7 @@ OBJECTIVES: dict[str, Callable[..., Any]] = {
     "cosine-score": CosineScore,
     "skip-gram": SkipGram,
     "cbow": Cbow,
+    "glove": Glove,
 }
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "Classify",
     "ClassifyAny",
     "CosineScore",
+    "Glove",
     "Losses",
     "MaskedToken",
     "Match",

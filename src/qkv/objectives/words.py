@@ -1,4 +1,4 @@
-"""Word vectors by negative sampling: tell the words that are there from words that are not."""
+"""Word vectors: tell the words that are there from words that are not, or say how often two words meet."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.common.batch import Counted as Counted
 from qkv.common.batch import Words
 from qkv.common.outputs import LossOutput
 from qkv.objectives.parts import IGNORED, Losses, number_asked
@@ -20,6 +21,13 @@ class Tables(Protocol):
 
     inputs: Callable[[Tensor], Tensor]
     outputs: Callable[[Tensor], Tensor]
+
+
+class BiasedTables(Tables, Protocol):
+    """And a number for each word of both."""
+
+    input_bias: Callable[[Tensor], Tensor]
+    output_bias: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,36 @@ class Cbow:
 
     def _asked(self, batch: Words) -> Tensor:
         return (batch.outputs != IGNORED) & (batch.inputs >= 0).any(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glove:
+    """The logarithm of how often two words meet (Pennington et al. 2014, equations 8 and 9).
+
+    Attributes:
+        x_max: words that meet so often, or more often, weigh 1.
+        alpha: those that meet less often weigh (count / x_max) to this power.
+    """
+
+    x_max: float = 100.0
+    alpha: float = 0.75
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """One part."""
+        return {"glove": 1.0}
+
+    def counts(self, batch: Counted) -> dict[str, Tensor]:
+        """Count the pairs."""
+        return {"glove": number_asked(batch.outputs)}
+
+    def __call__(self, model: BiasedTables, batch: Counted) -> Losses:
+        """Σ f(X) (w·w̃ + b + b̃ - log X)² over the pairs."""
+        i, j, counts = batch.inputs, batch.outputs, batch.counts.float()
+        scores = (model.inputs(i).float() * model.outputs(j).float()).sum(-1)
+        scores = scores + (model.input_bias(i) + model.output_bias(j)).squeeze(-1)
+        weight = (counts / self.x_max).clamp_max(1) ** self.alpha
+        return {"glove": LossOutput((weight * (scores - counts.log()) ** 2).sum(), number_asked(j))}
 
 
 def negative_sampling(model: Tables, read_BD: Tensor, batch: Words, asked: Tensor) -> LossOutput:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from qkv.checkpoints.folder import Folder, read_folder
+from qkv.checkpoints.folder import DTYPES, Folder, read_folder
+from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common.errors import UsageError, unknown
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
@@ -23,19 +24,21 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
     """Load a model folder, written by qkv or by `transformers`.
 
     Args:
-        folder: a path, or the name of a built-in model ("en-de").
+        folder: a path, or the name of a built-in model ("en-de"); also a file of word vectors (.txt, .vec, .bin, .gz).
         device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
         kernel: the attention kernel: auto, eager, sdpa, varlen or flex.
         dtype: float32, bfloat16 or float16.
     """
-    if dtype not in ("float32", "bfloat16", "float16"):
-        raise unknown("dtype", dtype, ["float32", "bfloat16", "float16"])
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
     kind = getattr(torch, dtype)
     if find_device(device).type == "cpu" and not cpu_multiplies(kind):
         raise UsageError(
             f"{dtype} products kill the process on this CPU: use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
         )
-    return Model(read_folder(find(folder), dtype=kind), device=device, kernel=kernel)
+    path = find(folder)
+    found = read_folder(path, dtype=kind) if path.is_dir() else read_vector_file(path)
+    return Model(found, device=device, kernel=kernel)
 
 
 def find(folder: str | Path) -> Path:
@@ -61,9 +64,9 @@ def build(preset: str, *, device: str | None = None, kernel: str = "auto", **cha
     return Model(Folder(config, catalogue.build(config).eval()), device=device, kernel=kernel)
 
 
-def save(model: Model, folder: str | Path) -> None:
-    """Write the model folder: Hugging Face's own format for every family it has."""
-    model.save(folder)
+def save(model: Model, folder: str | Path, *, dtype: str = "float32") -> None:
+    """Write the model folder: Hugging Face's own format for every family it has; in 16 bits it takes half the space."""
+    model.save(folder, dtype=dtype)
 
 
 def info(name: str) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""What is near to what, as lines: for people, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from qkv.common.errors import UsageError
+from qkv.predict import Model
+from qkv.predict.cluster import Group
+from qkv.predict.search import Hit
+from qkv.predict.words import OPERATORS, WordVectors
+
+Pair = tuple[str, str]
+
+
+def read_pairs(given: list[str], lines: Iterable[str] | None, file: str | None) -> Iterator[Pair]:
+    """Take two texts from the command line, or two a line with a tab between."""
+    if lines is None:
+        if len(given) != 2:
+            raise UsageError(f"two texts are compared, got {len(given)}: quote each, or give - or --file")
+        return iter([(given[0], given[1])])
+    return (_cut(line, number, file or "standard input") for number, line in enumerate(lines, 1))
+
+
+def _cut(line: str, number: int, name: str) -> Pair:
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise UsageError(f"{name}:{number} holds {len(cells)} texts; a pair is two with a tab between: {line[:40]!r}")
+    return cells[0], cells[1]
+
+
+def pair_lines(model: Model, pairs: Iterator[Pair], chunk: int, *, as_json: bool) -> Iterator[str]:
+    """Compare pairs as they come."""
+    while some := list(islice(pairs, chunk)):
+        vectors = model.embed([text for pair in some for text in pair], normalize=True)
+        cosines = (vectors[0::2] * vectors[1::2]).sum(1).tolist()
+        yield from (_pair(a, b, cosine, as_json) for (a, b), cosine in zip(some, cosines, strict=True))
+
+
+def word_lines(
+    words: WordVectors, questions: Iterable[str], *, top: int, several: bool, as_json: bool
+) -> Iterator[str]:
+    """Answer questions as they come: two words (their cosine), or one word or a sum (the words near it)."""
+    for question in questions:
+        parts = question.split()
+        if len(parts) == 2 and not set(parts) & set(OPERATORS):
+            yield _pair(parts[0], parts[1], words.cosine(*parts), as_json)
+            continue
+        found = words.nearest(question, top=top)
+        if as_json:
+            yield _json({"words": " ".join(parts), "nearest": [near._asdict() for near in found]})
+        else:
+            yield _block(question, [f"{near.cosine:.4f}\t{near.word}" for near in found], several)
+
+
+def hit_lines(query: str, hits: Sequence[Hit], *, several: bool, as_json: bool) -> str:
+    """Lay out the lines that were found for a query: cosine, number, text."""
+    if as_json:
+        return _json({"query": query, "hits": [hit._asdict() for hit in hits]})
+    return _block(query, [f"{hit.cosine:.4f}\t{hit.line}\t{hit.text}" for hit in hits], several)
+
+
+def group_lines(
+    groups: Sequence[Group], texts: Sequence[tuple[int, str]], *, members: bool, as_json: bool
+) -> Iterator[str]:
+    """Lay out groups: number, size, central text; each member below with its cosine to the group's mean."""
+    for number, group in enumerate(groups, 1):
+        named = [(*texts[row], cosine) for row, cosine in zip(group.rows, group.cosines, strict=True)]
+        central = named[0][1]
+        if as_json:
+            listed = [{"line": line, "text": text, "cosine": cosine} for line, text, cosine in named]
+            yield _json({"group": number, "size": len(named), "central": central, "members": listed})
+            continue
+        yield f"{number}\t{len(named)}\t{central}"
+        if members:
+            yield from (f"\t{cosine:.4f}\t{text}" for _, text, cosine in named)
+
+
+def _pair(a: str, b: str, cosine: float, as_json: bool) -> str:
+    return _json({"a": a, "b": b, "cosine": cosine}) if as_json else f"{cosine:.4f}"
+
+
+def _block(title: str, lines: list[str], several: bool) -> str:
+    """Join lines; of several blocks each has a title and an empty line after it."""
+    return "\n".join([title, *lines, ""] if several else lines)
+
+
+def _json(found: dict[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False)

@@ -1,0 +1,181 @@
+"""Commands about vectors: of texts, of words, and what is near to what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, TypeVar
+
+import typer
+
+from qkv.cli.options import DEVICE, FILE, JSON, POOLING, VECTORS, progress
+from qkv.cli.texts import STANDARD_INPUT, chunk_of, count_texts, find_texts
+
+app = typer.Typer(rich_markup_mode="rich")
+T = TypeVar("T")
+
+
+@app.command(epilog="Examples:  qkv embed FOLDER 'a sentence' 'another'   |   qkv embed FOLDER - < lines.txt")
+def embed(
+    model: Annotated[str, VECTORS],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)
+    ] = None,
+    file: Annotated[str | None, FILE] = None,
+    normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = False,
+    pooling: Annotated[str | None, POOLING] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Turn each text into a vector: one line of numbers a text."""
+    from qkv import predict
+
+    lines = find_texts(texts or [], file)
+    loaded = predict.load(model, device=device)
+    with progress(count_texts(texts or [], file), "embedding") as advance:
+        for chunk in _chunks(lines, chunk_of(texts or [])):
+            vectors = loaded.embed(chunk, normalize=normalize, pooling=pooling, progress=advance)
+            for text, vector in zip(chunk, vectors.tolist(), strict=True):
+                plain = " ".join(f"{x:.6f}" for x in vector)
+                _print(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False) if as_json else plain)
+
+
+@app.command(
+    epilog="Examples:  qkv similar FOLDER 'A dog runs.' 'An animal is running.'   |   "
+    "qkv similar VECTORS king - man + woman"
+)
+def similar(
+    model: Annotated[str, VECTORS],
+    asked: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="A B|WORD|SUM|-",
+            help="Two texts; of word vectors, also a word or a sum of words; - for lines, A and B with a tab between.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[str | None, FILE] = None,
+    top: Annotated[int, typer.Option(help="How many words are listed, where a word or a sum is asked.")] = 10,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Print how alike two texts are, the cosine of their vectors from -1 to 1; or the words near a word or a sum."""
+    from qkv import predict
+    from qkv.cli.likeness import pair_lines, read_pairs, word_lines
+    from qkv.predict.words import WordVectors, has_words
+
+    given = asked or []
+    lines = find_texts(given, file) if file is not None or given == STANDARD_INPUT or not given else None
+    loaded = predict.load(model, device=device)
+    with progress(count_texts(given, file) if lines is not None else 1, "comparing") as advance:
+        if has_words(loaded):
+            questions = [" ".join(given)] if lines is None else lines
+            found = word_lines(WordVectors(loaded), questions, top=top, several=lines is not None, as_json=as_json)
+        else:
+            found = pair_lines(loaded, read_pairs(given, lines, file), chunk_of(given), as_json=as_json)
+        for line in found:
+            _print(line)
+            advance(1)
+
+
+@app.command(epilog="Examples:  qkv cluster FOLDER lines.txt --groups 8   |   qkv cluster FOLDER - --distance 0.4")
+def cluster(
+    model: Annotated[str, VECTORS],
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Texts, one a line.", show_default=False)],
+    groups: Annotated[int | None, typer.Option(help="How many groups, by k-means.", show_default=False)] = None,
+    distance: Annotated[
+        float | None,
+        typer.Option(
+            help="Instead: groups are joined while the mean cosine distance between them is at most this, from 0 to 2.",
+            show_default=False,
+        ),
+    ] = None,
+    members: Annotated[bool, typer.Option("--members", help="List the texts of each group.")] = False,
+    seed: Annotated[int, typer.Option(help="K-means begins at random.")] = 0,
+    pooling: Annotated[str | None, POOLING] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Group texts: number, size and most central text of each group, the largest first."""
+    from qkv import predict
+    from qkv.cli.likeness import group_lines
+    from qkv.common.errors import UsageError
+    from qkv.predict.cluster import cluster as group
+
+    if (groups is None) == (distance is None):
+        raise UsageError("give --groups K or --distance D, one of the two")
+    source = find_texts(STANDARD_INPUT, None) if file == "-" else find_texts([], file)
+    numbered = [(number, text) for number, text in enumerate(source, 1) if text.strip()]
+    if not numbered:
+        raise UsageError(f"{file} holds no text: there is nothing to group")
+    loaded = predict.load(model, device=device)
+    with progress(len(numbered), "embedding") as advance:
+        vectors = loaded.embed([text for _, text in numbered], pooling=pooling, progress=advance)
+    for line in group_lines(
+        group(vectors, groups=groups, distance=distance, seed=seed), numbered, members=members, as_json=as_json
+    ):
+        _print(line)
+
+
+@app.command(epilog="Examples:  qkv search FOLDER notes.txt 'a question'   |   qkv search FOLDER notes.txt - --json")
+def search(
+    model: Annotated[str, VECTORS],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A file of lines; .gz too.", show_default=False)],
+    queries: Annotated[
+        list[str], typer.Argument(metavar="QUERY…|-", help="What is sought, or - for lines.", show_default=False)
+    ],
+    top: Annotated[int, typer.Option(help="How many lines are listed.")] = 5,
+    index: Annotated[
+        str | None, typer.Option(help="Where the vectors are kept; beside the corpus if not given.", show_default=False)
+    ] = None,
+    pooling: Annotated[str | None, POOLING] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Find the lines of a file nearest to each query; vectors are kept until the file or the model changes."""
+    from qkv import predict
+    from qkv.cli.likeness import hit_lines
+    from qkv.predict.search import Index
+
+    lines = find_texts(queries, None)
+    loaded = predict.load(model, device=device)
+    with progress(None, "reading lines") as advance:
+        made = Index(loaded, corpus, folder=index, pooling=pooling, say=_say, progress=advance)
+    several = queries == STANDARD_INPUT or len(queries) > 1
+    for chunk in _chunks(lines, chunk_of(queries)):
+        for query, hits in zip(chunk, made.search(chunk, top=top), strict=True):
+            _print(hit_lines(query, hits, several=several, as_json=as_json))
+
+
+@app.command(epilog="Examples:  qkv vectors FOLDER --out vectors.txt   |   qkv vectors vectors.txt --out vectors.bin")
+def vectors(
+    model: Annotated[str, VECTORS],
+    out: Annotated[
+        str, typer.Option(help="A file: binary where it ends in .bin, else text; .gz too.", show_default=False)
+    ],
+    header: Annotated[bool, typer.Option(help="Begin with `N D` as word2vec does; GloVe's text has none.")] = True,
+) -> None:
+    """Write word vectors as a file that other tools read."""
+    from qkv import predict
+    from qkv.checkpoints.word_vectors import write_vectors
+    from qkv.predict.words import named_vectors
+
+    words, table = named_vectors(predict.load(model, device="cpu"))
+    write_vectors(out, words, table, header=header)
+    _print(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    stream = iter(items)
+    while chunk := list(islice(stream, size)):
+        yield chunk
+
+
+def _print(line: str) -> None:
+    """Print a line; half a surrogate pair, which UTF-8 has not, is a question mark."""
+    typer.echo(f"{line}\n".encode("utf-8", "replace"), nl=False)
+
+
+def _say(line: str) -> None:
+    typer.echo(f"qkv: {line}", err=True)
