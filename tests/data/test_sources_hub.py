@@ -101,7 +101,7 @@ def test_every_other_source():
     skipped = BadRows()
     expected = [Tagged(("Ada", "ran"), ("B-PER", "O"), "hf:conll:train:1")]
     assert list(tagged("hf:conll", bad="skip", skipped=skipped)) == expected
-    assert skipped.reasons == ["hf:conll:train:2: the words and the tags are not two lists of the same length"]
+    assert skipped.reasons == ["hf:conll:train:2: 1 words, but 0 tags"]
     assert next(tagged("hf:conll", tag="pos_tags", bad="skip")).tags == ("N", "V")
     assert next(questions("hf:squad")).answers == (Answer("Ada", 0),)
     (picture,) = pictures("hf:mnist", bad="skip")

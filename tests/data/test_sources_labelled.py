@@ -158,10 +158,13 @@ def test_ratings_have_usual_names_of_their_own(write):
     assert next(rated(path, text=None, label=None)).score == 7
 
 
-def test_no_usual_name_is_an_error_that_lists_the_columns(write):
-    path = write("a.tsv", "foo\tlabel\na\tb\n")
-    expected = "a.tsv:1: no column has a usual name for the text; name one, or a number as #0 (foo, label)"
-    assert message(classified(path, text=None)) == expected
+def test_no_usual_name_and_nothing_to_tell_by_is_an_error_that_lists_the_columns(write):
+    path = write("a.tsv", "foo\tbar\n1\ta\n2\tb\n")
+    expected = (
+        "a.tsv:1: no column has a usual name for the label or holds a few short values again and again: "
+        "say which with --set data.label=NAME, or a number as #0 (foo, bar)"
+    )
+    assert message(classified(path, text=None, label=None)) == expected
 
 
 def test_a_wrong_name_is_an_error_with_the_nearest(write):

@@ -90,3 +90,32 @@ def test_files_that_are_not_squad(write, tmp_path):
     (tmp_path / "b.json").write_text('{"data": [{"title": "T", "paragraphs": [{}]}]}')
     assert message(questions("b.json")).startswith("b.json: paragraph 1 of 'T': no list 'qas'")
     assert message(questions(write("no"))) == "a.json: paragraph 1 of 'T': a question is not an object but 'no'"
+
+
+def test_a_row_for_each_question(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        ({"id": "q1", "question": "Who?", "context": CONTEXT, "answers": [{"text": "Ada", "answer_start": 0}]}, None),
+        ({"question": "Who?", "context": CONTEXT, "answers": {"text": ["Cy"], "answer_start": [21]}}, None),
+        ({"question": "Who?", "context": CONTEXT, "answers": {"text": ["Eve"], "answer_start": [0]}}, "the answer"),
+        ({"question": "Who?", "context": CONTEXT, "answers": {"text": "Cy", "answer_start": 21}}, "no list of answers"),
+        ({"question": "Who?", "answers": []}, "the context is empty"),
+        ({"question": "", "context": CONTEXT, "answers": []}, "the question is empty"),
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(row) for row, _ in rows) + "\n{\n")
+    skipped = BadRows(keep=9)
+    found = list(questions("a.jsonl", bad="skip", skipped=skipped))
+    assert [(q.id, q.answers) for q in found] == [("q1", (Answer("Ada", 0),)), ("a.jsonl:2", (Answer("Cy", 21),))]
+    assert [reason.split(": ")[0] for reason in skipped.reasons] == [f"a.jsonl:{i}" for i in (3, 4, 5, 6, 7)]
+    for (_, reason), said in zip(rows[2:], skipped.reasons, strict=False):
+        assert reason in said
+
+
+def test_a_paragraph_that_cannot_be_used_is_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    good = {"context": CONTEXT, "qas": [ask(answers=[{"text": "Ada", "answer_start": 0}])]}
+    content = {"data": [{"title": "T", "paragraphs": [{"context": CONTEXT}, 7, good]}]}
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    skipped = BadRows()
+    assert [question.id for question in questions("a.json", bad="skip", skipped=skipped)] == ["q1"]
+    assert [reason[:26] for reason in skipped.reasons] == ["a.json: paragraph 1 of 'T'", "a.json: paragraph 2 of 'T'"]

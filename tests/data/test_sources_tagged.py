@@ -1,5 +1,7 @@
 """CoNLL columns; conversions between schemes against encoders written here."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,3 +198,26 @@ def test_wrong_arguments_are_said_before_anything_is_read():
         to_iob2([], "iob")
     with pytest.raises(UsageError, match="unknown policy"):
         tagged("a", bad="x")
+
+
+def test_rows_with_two_lists(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        ({"tokens": ["Ada", "ran"], "ner_tags": ["B-PER", "O"]}, None),
+        ({"tokens": ["Ada", "ran"], "ner_tags": ["B-PER"]}, "2 words, but 1 tags"),
+        ({"tokens": ["Ada", None], "ner_tags": ["B-PER", "O"]}, "a word is empty or not a text"),
+        ({"tokens": ["Ada", " "], "ner_tags": ["B-PER", "O"]}, "a word is empty or not a text"),
+        ({"tokens": ["Ada"], "ner_tags": [""]}, "a tag is empty or not a name"),
+        ({"tokens": [], "ner_tags": []}, "the words and the tags are not two lists with something in them"),
+        ({"tokens": ["Ada"]}, "no column 'ner_tags' (it has: tokens)"),
+        ({"tokens": ["Bob"], "ner_tags": ["B-PER"]}, None),
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(row) for row, _ in rows))
+    skipped = BadRows(keep=9)
+    found = list(tagged("a.jsonl", bad="skip", skipped=skipped))
+    assert found == [
+        Tagged(("Ada", "ran"), ("B-PER", "O"), "a.jsonl:1"),
+        Tagged(("Bob",), ("B-PER",), "a.jsonl:8"),
+    ]
+    assert skipped.reasons == [f"a.jsonl:{i}: {reason}" for i, (_, reason) in enumerate(rows, 1) if reason]
+    assert message(tagged("a.jsonl")) == "a.jsonl:2: 2 words, but 1 tags"

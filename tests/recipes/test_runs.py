@@ -50,23 +50,25 @@ def write(folder: Path) -> dict[str, list[str]]:
     )
     np.savez(folder / "images.npz", images=images, labels=np.arange(40) % 3)
     table, text = [str(folder / "table.tsv")], [str(folder / "text.en")]
+    aligned = [str(folder / "text.en"), str(folder / "text.fr")]
     return {
         "phrasebook": ["phrasebook:train:300"],
-        "translate": [str(folder / "text.en"), str(folder / "text.fr")],
-        "rnn-translate": [str(folder / "text.en"), str(folder / "text.fr")],
-        "sentence-embeddings": [str(folder / "text.en"), str(folder / "text.fr")],
+        "translate": aligned,
+        "rnn-translate": aligned, "multi30k": aligned, "tatoeba": aligned, "sentence-embeddings": aligned,
         "classify": table, "pairs": table, "regress": table,
         "tag": [str(folder / "tags.conll")],
         "answer": [str(folder / "squad.json")],
         "image": [str(folder / "images.npz")],
-        **dict.fromkeys(("adapt", "word2vec", "pretrain-bert", "pretrain-electra", "pretrain-gpt", "pretrain-t5"), text)
+        **dict.fromkeys(("adapt", "word2vec", "glove"), text),
+        **dict.fromkeys(("pretrain-bert", "pretrain-electra", "pretrain-gpt", "pretrain-t5"), text),
     }  # fmt: skip
 
 
 EXTRA = {
+    "classify": ["data.max_length=64"],
     "image": ["data.held_out=0.3"],
     "pairs": ["data.second=other", "data.text=text", "data.label=label"],
-    "regress": ["data.label=score", "data.text=text"],
+    "regress": ["data.label=score", "data.text=text", "data.max_length=64"],
 }
 NEEDS_INIT = {"classify", "pairs", "regress", "tag", "answer", "sentence-embeddings", "adapt"}
 
@@ -108,7 +110,7 @@ def test_a_recipe_runs_from_files_to_a_folder(
         "checkpoints",
     }
     model = qkv.load(tmp_path / "run", device="cpu")
-    if name in ("phrasebook", "translate", "rnn-translate"):
+    if name in ("phrasebook", "translate", "rnn-translate", "multi30k", "tatoeba"):
         assert len(model.translate(["The dog sleeps.", "", "A cat."])) == 3
         scores = evaluate(model, files["translate"])
         assert {score.name for score in scores} >= {"BLEU", "chrF2"}
@@ -182,7 +184,7 @@ def test_several_labels_reach_the_folder(tmp_path: Path, start: str) -> None:
     rows = [f"{english}\t{labels[i % 4]}" for i, (english, _) in enumerate(PAIRS[:80])]
     (tmp_path / "sets.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     files = {"classify": [str(tmp_path / "sets.tsv")]}
-    changes = [f"model.init={start}", "data.separator=,", "data.held_out=0.3", "train.steps=2"]
+    changes = [f"model.init={start}", "data.separator=,", "data.held_out=0.3", "train.steps=2", "data.max_length=64"]
     train("classify", tmp_path / "run", files, *changes)
     for folder in (tmp_path / "run", tmp_path / "run" / "best"):
         theirs = AutoModelForSequenceClassification.from_pretrained(folder)
@@ -284,3 +286,11 @@ def test_a_device_that_is_not_there_is_said_before_anything(files: dict[str, lis
     with pytest.raises(UsageError, match=r"device 'tpu9' is not available here \(allowed: cpu"):
         run_recipe(read_recipe("translate", changes, debug=True), device="tpu9", say=lambda _: None)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_longest_text_travels_with_the_folder(tmp_path: Path, start: str, files: dict[str, list[str]]) -> None:
+    train("classify", tmp_path / "run", files, f"model.init={start}", "data.max_length=20", "train.steps=1")
+    model = qkv.load(tmp_path / "run", device="cpu")
+    assert model.max_length == 20
+    with pytest.warns(UserWarning, match="1 of 1 texts were cut to 20 tokens"):
+        model.classify(["The small dog sleeps. " * 10])

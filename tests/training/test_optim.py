@@ -132,3 +132,93 @@ def test_energy_adds_up_and_says_where_it_comes_from() -> None:
     assert report["kwh"] == 1.0
     assert report["co2_g"] == 500.0
     assert report["estimated"] is True
+
+
+def _headed() -> nn.Module:
+    return make(shrink(catalogue.preset("bert-base"), heads=["pool", "classify"]), train=True)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_each_layer_has_its_share_of_the_rate(name: str) -> None:
+    """Against the rule written out by hand: heads and the last layer 1, each layer below × 0.5, embeddings lowest."""
+    model = _headed()
+    layers = len({n.split(".")[2] for n, _ in model.named_parameters() if ".blocks." in n})
+    optimizer = Optimizer(model, OptimConfig(name=name, lr=0.8, layer_decay=0.5))
+    optimizer.set_rate(0.25)
+    seen = set()
+    for group in (g for inner in optimizer.inner for g in inner.param_groups):
+        assert group["params"]
+        for parameter in group["params"]:
+            place = optimizer.names[parameter].split(".")
+            below = layers if place[0] == "embeddings" else layers - 1 - int(place[2]) if "blocks" in place else 0
+            assert float(group["lr"]) == pytest.approx(0.8 * 0.25 * 0.5**below)
+            assert group["weight_decay"] == (0.01 if parameter.dim() >= 2 else 0.0)
+            seen.add(optimizer.names[parameter])
+    assert seen == {n for n, _ in model.named_parameters()}
+
+
+def test_without_decay_the_groups_are_two_with_one_rate() -> None:
+    model = _headed()
+    optimizer = Optimizer(model, OptimConfig())
+    matrices, others = optimizer.inner[0].param_groups
+    assert [id(p) for p in matrices["params"]] == [id(p) for p in model.parameters() if p.dim() >= 2]
+    assert [id(p) for p in others["params"]] == [id(p) for p in model.parameters() if p.dim() < 2]
+    assert matrices["lr"] is others["lr"]  # one tensor: what a recorded step reads
+    assert isinstance(matrices["lr"], torch.Tensor)
+
+
+def test_rates_are_changed_in_place() -> None:
+    """A recorded step reads the tensors it was recorded with: they must stay the same ones."""
+    optimizer = Optimizer(_headed(), OptimConfig(lr=0.1, layer_decay=0.5))
+    before = [group["lr"] for group in optimizer.inner[0].param_groups]
+    assert len({id(rate) for rate in before}) == len(optimizer.rates) > 2
+    optimizer.set_rate(0.0)
+    after = [group["lr"] for group in optimizer.inner[0].param_groups]
+    assert all(a is b and float(a) == 0.0 for a, b in zip(before, after, strict=True))
+
+
+def test_a_step_with_layer_decay_is_torchs_with_rates_by_group() -> None:
+    mine, theirs = _headed(), _headed()
+    theirs.load_state_dict(mine.state_dict())
+    config = OptimConfig(lr=0.01, layer_decay=0.5, clip=0.0, weight_decay=0.0)
+    ours = Optimizer(mine, config)
+    last = max(int(n.split(".")[2]) for n, _ in theirs.named_parameters() if ".blocks." in n)
+
+    def share(name: str) -> float:
+        place = name.split(".")
+        return 0.5 ** (last + 1 if place[0] == "embeddings" else last - int(place[2]) if "blocks" in place else 0)
+
+    groups = [{"params": [p], "lr": 0.01 * share(n)} for n, p in theirs.named_parameters()]
+    other = torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, foreach=False)
+    for step in range(3):
+        for model in (mine, theirs):
+            for number, parameter in enumerate(model.parameters()):
+                draw = torch.Generator().manual_seed(100 * step + number)
+                parameter.grad = torch.randn(parameter.shape, generator=draw)
+        ours.step(ours.norm())
+        other.step()
+    for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_layer_decay_goes_on_bit_for_bit(name: str) -> None:
+    config = OptimConfig(name=name, lr=0.01, layer_decay=0.7)
+
+    def steps(model: nn.Module, optimizer: Optimizer, numbers: range) -> None:
+        for step in numbers:
+            for number, parameter in enumerate(model.parameters()):
+                draw = torch.Generator().manual_seed(100 * step + number)
+                parameter.grad = torch.randn(parameter.shape, generator=draw)
+            optimizer.set_rate(1 / (step + 1))
+            optimizer.step(optimizer.norm())
+
+    whole, cut = _headed(), _headed()
+    cut.load_state_dict(whole.state_dict())
+    steps(whole, Optimizer(whole, config), range(6))
+    first = Optimizer(cut, config)
+    steps(cut, first, range(3))
+    second = Optimizer(cut, config)
+    second.restore({key: value.clone() for key, value in first.tensors().items()})
+    steps(cut, second, range(3, 6))
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), cut.parameters(), strict=True))

@@ -113,7 +113,13 @@ def assert_resumes(prepared: Prepared, count: int = 6) -> None:
 
 # Next sentences
 
-PAIRED = ("objective.next_sentence=true", "data.unit=blank", "data.max_length=48", "data.held_out=0.1")
+PAIRED = (
+    "objective.next_sentence=true",
+    "data.unit=blank",
+    "data.max_length=48",
+    "data.short=0",
+    "data.held_out=0.1",
+)
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +234,7 @@ def test_next_sentences_train_to_a_folder_that_transformers_reads(files: Made, t
 def test_texts_without_pairs_are_refused(files: Made, tmp_path: Path) -> None:
     lines = [files["one-liners.txt"]]
     with pytest.raises(UsageError, match="has no document of two sentences, which next_sentence needs"):
-        made("pretrain-bert", tmp_path / "a", lines, "objective.next_sentence=true")
+        made("pretrain-bert", tmp_path / "a", lines, "objective.next_sentence=true", "data.short=0")
     with pytest.raises(UsageError, match=r"pairs of 5 tokens or more, got data.max_length 4"):
         made("pretrain-bert", tmp_path / "b", [files["blocks.txt"]], *PAIRED, "data.max_length=4")
     with pytest.raises(UsageError, match="needs a model with num_segments = 2, and this one has 1"):
@@ -314,6 +320,7 @@ MIX = (
     "objective.mix.masked.rate=0.2",
     "objective.mix.classify.weight=0.5",
     "data.held_out=0.2",
+    "data.short=0",
     "train.tokens=256",
 )
 
@@ -530,6 +537,24 @@ def test_dropout_needs_merges_and_a_share(files: Made, tmp_path: Path) -> None:
         made("translate", tmp_path / "a", train, "data.dropout=0.1", "tokenizer.kind=unigram")
     with pytest.raises(UsageError, match=r"data.dropout: dropout is 1.5; it must be from 0 to 1"):
         made("translate", tmp_path / "b", train, "data.dropout=1.5")
+
+
+def test_texts_to_classify_can_be_dropped_too(files: Made, tmp_path: Path) -> None:
+    changes = ("model.preset=bert-tiny", "tokenizer.vocab_size=300", "data.dropout=0.3", "data.held_out=0.2")
+    _, found = made("classify", tmp_path / "run", [files["table.tsv"]], *changes)
+    text, splits = found.context.text, dict[str, set[tuple[int, ...]]]()
+    for batch, _ in batches(loader(found, found.train), 60):
+        for ids, label in zip(batch.inputs.layout.split(batch.inputs.ids), batch.labels.tolist(), strict=True):
+            said = text.decode(ids.tolist())
+            assert found.context.labels[label] == ("the" if " the " in said else "not")
+            splits.setdefault(said, set()).add(tuple(ids.tolist()))
+    assert np.mean([len(several) > 1 for several in splits.values()]) > 0.5
+    assert_resumes(found)
+    pairs = Path(files["table.tsv"]).with_name("pairs.tsv")
+    pairs.write_text("a\tb\tlabel\n" + "one\ttwo\tx\nthree\tfour\ty\n" * 20)
+    named = ("data.text=a", "data.second=b", "data.label=label")
+    with pytest.raises(QkvError, match=r"pairs.tsv:\d+: data.dropout is for single texts, and this is a pair"):
+        made("classify", tmp_path / "pairs", [str(pairs)], *changes, *named)
 
 
 def test_steps_are_counted_by_the_longest_part(files: Made, mixed: Prepared, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Which columns of a table hold the text, the second text and the label: as told, or by the names that are usual."""
+"""Which columns of a table hold the text, the second text and the label.
+
+As told; else by the names that are usual; else by what stands in them (guess.py).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qkv.common.errors import UsageError
+from qkv.data.guess import find_seen, guess_header, guess_label, guess_text
 from qkv.data.tables import Column, Table, as_column, shorten
 
 TEXTS = (
@@ -45,12 +49,14 @@ class Columns:
         second: the second text, or None.
         label: the label or the score.
         header: the first line holds names and is no row.
+        guessed: at least one was told by what stands in it.
     """
 
     text: Column
     second: Column | None
     label: Column
     header: bool
+    guessed: bool = False
 
     def __str__(self) -> str:
         second = "" if self.second is None else f", second text {_said(self.second)}"
@@ -80,15 +86,41 @@ def choose_columns(
         return Columns(text=1, second=None, label=0, header=False)
     if text is None:
         pair = _usual_pair(table) if second is None else None
-        text, second = pair or (usual_column(table, TEXTS, "text"), second)
-    text, second = as_column(text), None if second is None else as_column(second)
-    label = usual_column(table, usual, "label") if label is None else as_column(label)
+        text, second = pair or (_usual(table, TEXTS), second)
+    label = _usual(table, usual) if label is None else label
+    text, second, label = (None if column is None else as_column(column) for column in (text, second, label))
+    if text is None or label is None:
+        return _guessed(table, text, second, label, header, number=usual is SCORES)
     wanted = [column for column in (text, second, label) if column is not None]
     found = has_header(table, wanted, (*TEXTS, *usual)) if header is None else header and table.has_cells
     if table.has_cells and not found and any(isinstance(column, str) for column in wanted):
         raise UsageError(f"{table.start}: columns without a header are told by number, as #0, not {_said(text)}")
     table.check(wanted)
     return Columns(text, second, label, found)
+
+
+def _guessed(
+    table: Table,
+    text: Column | None,
+    second: Column | None,
+    label: Column | None,
+    header: bool | None,
+    *,
+    number: bool,
+) -> Columns:
+    """Choose what nobody told by what stands in the columns; without a header they are numbers."""
+    known = [column for column in (text, second, label) if column is not None]
+    table.check(known)
+    seen = guess_label(table, known, number=number) if label is None else find_seen(table, label)
+    named = not table.has_cells or any(isinstance(column, str) for column in known)
+    if not named:
+        named = guess_header(seen, number=number) if header is None else header
+    if label is None:
+        label = seen.name if named else seen.place
+    if text is None:
+        found = guess_text(table, [second, seen.place])
+        text = found.name if named else found.place
+    return Columns(text, second, label, named and table.has_cells, guessed=True)
 
 
 def has_header(table: Table, wanted: Sequence[Column], usual: Sequence[str]) -> bool:
@@ -113,17 +145,25 @@ def _usual_pair(table: Table) -> tuple[str, str] | None:
 
 def usual_column(table: Table, names: Sequence[str], what: str) -> str:
     """Return the first of the usual names, in any case, that the table has."""
-    known = _by_lower(table)
-    for name in names:
-        if name in known:
-            return known[name]
+    if (found := _usual(table, names)) is not None:
+        return found
     there = ", ".join(shorten(name) for name in table.names)
     raise UsageError(f"{table.start}: no column has a usual name for the {what}; name one, or a number as #0 ({there})")
+
+
+def _usual(table: Table, names: Sequence[str]) -> str | None:
+    known = _by_lower(table)
+    return next((known[name] for name in names if name in known), None)
 
 
 def _by_lower(table: Table) -> dict[str, str]:
     return {name.strip().lower(): name for name in reversed(table.names)}
 
 
+def as_name(column: Column | None) -> str:
+    """Write a column as recipes do: a name, a number as #0, or nothing."""
+    return "" if column is None else f"#{column}" if isinstance(column, int) else column
+
+
 def _said(column: Column) -> str:
-    return f"#{column}" if isinstance(column, int) else repr(column)
+    return as_name(column) if isinstance(column, int) else repr(column)

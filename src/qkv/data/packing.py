@@ -3,18 +3,23 @@
 documents    5 6 7 | 8 | 9 10 11 12
 windows of 3 5 6 7   8 | 9 10   11 12 ...   each of the same size, so the shapes of a step never change
 pieces       5 6 7   8   9 10               each a sequence of its own: attention never crosses a document
+
+Attention in long windows costs more, and little of what is learned needs it: windows may be short first and long later.
 """
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from qkv.common.errors import UsageError
+from qkv.data.order import Pick, WindowSampler
 from qkv.data.store import Store
 from qkv.data.store_writer import Array
+
+SHORT = 0.9  # of a run's batches, with short windows (Devlin et al. 2019, section A.2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,3 +66,59 @@ class Windows:
         for number in wanted[(wanted < 0) | (wanted >= self.count)].tolist():
             raise UsageError(f"window {number} does not exist: there are {self.count} windows of {self.length} tokens")
         return wanted * self.length
+
+
+@dataclass(frozen=True, eq=False)
+class TwoWindows:
+    """The same stream in short and in long windows: the long ones are counted on behind the short ones.
+
+    Attributes:
+        short: windows of one length.
+        long: windows of another.
+    """
+
+    short: Windows
+    long: Windows
+
+    def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+        """Return the tokens of some windows, all short or all long, and the lengths of their pieces."""
+        wanted = np.asarray(numbers, dtype=np.int64)
+        first = self.short.count
+        return self.short.gather(wanted) if wanted.min() < first else self.long.gather(wanted - first)
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """An order of short windows first and of long ones later, their numbers being those of `TwoWindows`.
+
+    Attributes:
+        short: the order of the short windows.
+        long: that of the long ones.
+        switch: where long ones begin, or None for never: a position counts batches in both orders.
+    """
+
+    short: WindowSampler
+    long: WindowSampler
+    switch: int | None = None
+
+    def over(self, batches: int) -> Staged:
+        """Return the order for a run of so many batches."""
+        return replace(self, switch=round(SHORT * batches))
+
+    def batch(self, position: int) -> Pick:
+        """Return the batch at a position."""
+        if self.switch is None or position < self.switch:
+            return self.short.batch(position)
+        pick = self.long.batch(position - self.switch)
+        rows, after = pick.rows + self.short.num_windows, pick.next_position + self.switch
+        return Pick(rows, after, pick.seed, self.epoch_of(position))
+
+    def epoch_of(self, position: int) -> int:
+        """Return the epoch that a position lies in, from 0."""
+        return int(self.fraction(position))
+
+    def fraction(self, position: int) -> float:
+        """Return how many epochs lie before a position."""
+        if self.switch is None or position < self.switch:
+            return self.short.fraction(position)
+        return self.short.fraction(self.switch) + self.long.fraction(position - self.switch)

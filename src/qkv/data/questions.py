@@ -1,4 +1,4 @@
-"""Questions about a text, in the JSON of SQuAD 1.1 and 2.0."""
+"""Questions about a text: the JSON of SQuAD 1.1 and 2.0, or a row for each in JSONL, Parquet and the hub."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from qkv.common.errors import QkvError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.examples import Answer, Question
-from qkv.data.files import Paths, expand, read_text
-from qkv.data.hub import hub_rows, is_hub
-from qkv.data.tables import shorten, text_of
+from qkv.data.files import Paths, content_name, expand, read_text
+from qkv.data.table_readers import READERS
+from qkv.data.tables import find_format, shorten, table_format, text_of
 
 Rows = Iterator[tuple[str, dict[str, Any] | BadRow]]
 
@@ -27,8 +27,12 @@ def questions(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None
         skipped: counts skipped questions.
     """
     check_policy(bad)
-    rows = (row for path in expand(paths) for row in (_from_hub(path) if is_hub(path) else _from_file(path)))
+    rows = (row for path in expand(paths) for row in (_from_rows(path) if _has_rows(path) else _from_file(path)))
     return sift(rows, _question, bad, skipped)
+
+
+def _has_rows(path: str) -> bool:
+    return find_format(path) in ("hub", "parquet") or content_name(path).lower().endswith((".jsonl", ".ndjson"))
 
 
 def _from_file(path: str) -> Rows:
@@ -40,21 +44,34 @@ def _from_file(path: str) -> Rows:
     for article in _list(content, "data", path):
         for number, paragraph in enumerate(_list(article, "paragraphs", path), 1):
             place = f"{path}: paragraph {number} of {article.get('title', 'an article')!r}"
-            for asked in _list(paragraph, "qas", place):
-                if isinstance(asked, dict):
-                    yield f"{path}:{asked.get('id', '?')}", {"context": paragraph.get("context"), **asked}
-                else:
-                    yield place, BadRow(f"a question is not an object but {shorten(repr(asked))}")
+            yield from _asked(path, place, paragraph)
 
 
-def _from_hub(path: str) -> Rows:
-    """Give the rows of a data set whose answers are two lists, of texts and of starts."""
-    for where, row in hub_rows(path):
-        answers = row.get("answers")
-        if isinstance(answers, Mapping) and {"text", "answer_start"} <= answers.keys():
-            pairs = zip(answers["text"], answers["answer_start"], strict=False)
-            row = {**row, "answers": [{"text": text, "answer_start": start} for text, start in pairs]}
-        yield where, row
+def _asked(path: str, place: str, paragraph: Any) -> Rows:
+    """Give the questions of a paragraph."""
+    if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
+        yield place, BadRow("no list 'qas'; SQuAD files are data > paragraphs > qas")
+        return
+    for asked in paragraph["qas"]:
+        if isinstance(asked, dict):
+            yield f"{path}:{asked.get('id', '?')}", {"context": paragraph.get("context"), **asked}
+        else:
+            yield place, BadRow(f"a question is not an object but {shorten(repr(asked))}")
+
+
+def _from_rows(path: str) -> Rows:
+    """Give the rows of a table; an id may be missing, and answers may be two lists, of texts and of starts."""
+    for where, row in READERS[table_format(path)](path):
+        yield where, row if isinstance(row, BadRow) else {"id": where, **row, "answers": _pairs(row.get("answers"))}
+
+
+def _pairs(answers: Any) -> Any:
+    if not isinstance(answers, Mapping):
+        return answers
+    texts, starts = answers.get("text"), answers.get("answer_start")
+    if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+        return None
+    return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
 
 
 def _list(value: Any, key: str, place: str) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from qkv.common.errors import UsageError
 
@@ -23,8 +23,36 @@ def held_out(key: str, share: float, seed: int) -> bool:
     """
     if not 0 <= share <= 1:
         raise UsageError(f"a share is a number from 0 to 1, got {share}")
-    digest = hashlib.blake2b(f"{seed}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") < share * 2**64
+    return _draw(key, seed) < share * 2**64
+
+
+def stratified(examples: Iterable[tuple[str, str]], share: float, seed: int) -> set[int]:
+    """Return the numbers of the examples to hold out: the same share of each class, at least one of it and never all.
+
+    Args:
+        examples: key and class of each. Examples with the same key stay together, in the class of the first.
+        share: the part that is held out, 0 to 1; 0 holds out nothing.
+        seed: another seed is another split.
+    """
+    places: dict[int, list[int]] = {}
+    classes: dict[str, list[int]] = {}
+    for place, (key, label) in enumerate(examples):
+        draw = _draw(key, seed)
+        if draw not in places:
+            classes.setdefault(label, []).append(draw)
+        places.setdefault(draw, []).append(place)
+    chosen: set[int] = set()
+    for draws in classes.values():
+        count = min(max(round(share * len(draws)), 1 if share else 0), len(draws) - 1)
+        chosen.update(place for draw in sorted(draws)[:count] for place in places[draw])
+    return chosen
+
+
+def _draw(key: str, seed: int) -> int:
+    """Turn a key into a number below 2 ** 64, the same everywhere."""
+    return int.from_bytes(
+        hashlib.blake2b(f"{seed}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
+    )
 
 
 def cut_part(path: str) -> tuple[str, str | None]:

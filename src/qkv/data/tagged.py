@@ -1,4 +1,8 @@
-"""Sentences with a tag for each word: CoNLL columns, one word a line, a blank line after each sentence."""
+"""Sentences with a tag for each word.
+
+CoNLL columns, one word a line and a blank line after each sentence; or rows with two lists, of words and of tags, in
+JSONL, Parquet and data sets of the hub.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,8 @@ from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.columns import usual_column
 from qkv.data.examples import Tagged
 from qkv.data.files import Paths, expand, read_lines
-from qkv.data.hub import is_hub
 from qkv.data.iob import check_scheme, detect_scheme, to_iob2
-from qkv.data.tables import Column, open_table
+from qkv.data.tables import Column, find_format, open_table
 
 Sentence = tuple[Sequence[str], Sequence[str]]
 Rows = Iterator[tuple[str, Sentence | BadRow]]
@@ -34,7 +37,7 @@ def tagged(
 
     Args:
         paths: one file, several, or a pattern. Columns lie between tabs or blanks; `-DOCSTART-` lines are left out.
-        word: the column of the word, from 0; a name in a data set of the hub.
+        word: the column of the word, from 0; a name where rows hold lists.
         tag: the column of the tag; -1 is the last.
         scheme: IOB1, IOB2, BIOES or plain; None reads each file once more to see.
         bad: stop at a sentence that cannot be used, or skip it.
@@ -49,7 +52,7 @@ def _read(
     paths: list[str], word: Column, tag: Column, scheme: str | None, bad: str, skipped: BadRows | None
 ) -> Iterator[Tagged]:
     for path in paths:
-        rows = _from_hub if is_hub(path) else _from_file
+        rows = _from_table if find_format(path) in ("jsonl", "parquet", "hub") else _from_file
         used = scheme or detect_scheme(row[1] for _, row in rows(path, word, tag) if not isinstance(row, BadRow))
 
         def convert(where: str, row: Sentence, used: str = used) -> Tagged:
@@ -114,17 +117,24 @@ def _problem(cells: list[str], width: int, word: int, tag: int) -> str | None:
     return None if cells[word] and cells[tag] else "the word or the tag is empty"
 
 
-def _from_hub(path: str, word: Column, tag: Column) -> Rows:
+def _from_table(path: str, word: Column, tag: Column) -> Rows:
     table = open_table(path)
     columns = [
         word if isinstance(word, str) else usual_column(table, WORDS, "words"),
         tag if isinstance(tag, str) else usual_column(table, TAGS, "tags"),
     ]
     for where, cells in table.select(columns, header=False):
-        yield where, cells if isinstance(cells, BadRow) else _same_length(*cells)
+        yield where, cells if isinstance(cells, BadRow) else _lists(*cells)
 
 
-def _same_length(words: Any, tags: Any) -> Sentence | BadRow:
-    if not isinstance(words, list) or not isinstance(tags, list) or len(words) != len(tags) or not words:
-        return BadRow("the words and the tags are not two lists of the same length")
-    return [str(word) for word in words], [str(tag) for tag in tags]
+def _lists(words: Any, tags: Any) -> Sentence | BadRow:
+    """Check two lists: as many tags as words, and none of them empty."""
+    if not isinstance(words, list) or not isinstance(tags, list) or not words:
+        return BadRow("the words and the tags are not two lists with something in them")
+    if len(words) != len(tags):
+        return BadRow(f"{len(words)} words, but {len(tags)} tags")
+    if not all(isinstance(word, str) and word.strip() for word in words):
+        return BadRow("a word is empty or not a text")
+    if not all(isinstance(tag, str | int) and str(tag).strip() for tag in tags):
+        return BadRow("a tag is empty or not a name")
+    return words, [str(tag) for tag in tags]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from qkv.tokenizers.training import TokenizerConfig
 from qkv.training.config import DataConfig, TrainConfig
 from qkv.training.optim import OptimConfig
 from qkv.training.trackers import LogConfig
+
+Say = Callable[[str], None]  # prints a line for the user
 
 SHIPPED = Path(__file__).parent
 
@@ -59,6 +61,11 @@ class Recipe:
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     log: LogConfig = field(default_factory=LogConfig)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the task is told: the table `objective`, and whether an example may have several labels."""
+        return {**self.objective, **({"several": True} if self.data.separator else {})}
 
 
 def shipped() -> list[str]:

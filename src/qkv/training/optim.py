@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +30,8 @@ class OptimConfig:
         clip: the largest norm of the gradient, 0 for any.
         schedule: inverse-sqrt, linear, cosine, stable or constant.
         warmup: steps of rising rate; below 1, a share of all steps.
+        layer_decay: for fine-tuning, the rate of a layer as a share of the rate of the layer above it, embeddings
+            lowest; 1 for one rate everywhere.
     """
 
     name: str = "adamw"
@@ -39,6 +43,7 @@ class OptimConfig:
     clip: float = 1.0
     schedule: str = "inverse-sqrt"
     warmup: float = 0.06
+    layer_decay: float = 1.0
 
 
 class Optimizer:
@@ -54,14 +59,16 @@ class Optimizer:
         chosen = set(matrices)
         rest = [p for p in self.names if p not in chosen]
         device = next(iter(self.names)).device
-        self.rate = torch.tensor(config.lr, device=device)  # a tensor, so that a recorded step reads what stands in it
+        self.shares = layer_shares(self.names.values(), config.layer_decay)
+        # of each layer's share a tensor, so that a recorded step reads what stands in it
+        self.rates = {s: torch.tensor(config.lr * s, device=device) for s in sorted(set(self.shares.values()))[::-1]}
         self.inner: list[torch.optim.Optimizer] = [
             torch.optim.AdamW(
                 [
-                    {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
-                    {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+                    *self._groups([p for p in rest if p.dim() >= 2], config.weight_decay),
+                    *self._groups([p for p in rest if p.dim() < 2], 0.0),
                 ],
-                lr=self.rate,
+                lr=config.lr,
                 betas=(config.beta1, config.beta2),
                 eps=config.eps,
                 fused=True,
@@ -69,12 +76,22 @@ class Optimizer:
             )
         ]
         if matrices:
-            self.inner.append(Muon(matrices, lr=self.rate, weight_decay=config.weight_decay))
+            groups = self._groups(matrices, config.weight_decay)
+            self.inner.append(Muon(groups, lr=config.lr, weight_decay=config.weight_decay))  # type: ignore[arg-type]
         self.peak, self.clip = config.lr, config.clip
 
+    def _groups(self, parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:
+        """Put parameters that move at one rate together."""
+        by_share: dict[float, list[Tensor]] = {share: [] for share in self.rates}
+        for parameter in parameters:
+            by_share[self.shares[self.names[parameter]]].append(parameter)
+        kept = {share: group for share, group in by_share.items() if group or len(by_share) == 1}
+        return [{"params": p, "weight_decay": weight_decay, "lr": self.rates[share]} for share, p in kept.items()]
+
     def set_rate(self, share: float) -> None:
-        """Take `share` of the peak rate for the next step."""
-        self.rate.fill_(self.peak * share)
+        """Take `share` of the peak rate for the next step, and of that every layer its own share."""
+        for of_layer, rate in self.rates.items():
+            rate.fill_(self.peak * of_layer * share)
 
     def norm(self) -> Tensor:
         """Return the norm of all gradients together. Shape: []."""
@@ -120,6 +137,24 @@ class Optimizer:
             parameter = known[name]
             # torch keeps the step counter of a fused AdamW beside its parameter
             owner[parameter].state[parameter][key] = value.to(parameter.device)
+
+
+def layer_shares(names: Iterable[str], decay: float) -> dict[str, float]:
+    """Return each parameter's share of the rate: 1 for heads and the last layer, `decay` times less for each below.
+
+    What is low in a trained model is general and should move least (Howard & Ruder 2018; Clark et al. 2020).
+    """
+    depths = {name: _depth(name) for name in names}
+    most = max((depth for depth in depths.values() if depth is not None), default=0)
+    return {name: 1.0 if depth is None else decay ** (most - depth) for name, depth in depths.items()}
+
+
+def _depth(name: str) -> int | None:
+    """Return 0 for embeddings, 1 for the lowest layer and so on; None for what stands above the layers."""
+    layer = re.search(r"\bblocks\.(\d+)\.", name)
+    if layer:
+        return int(layer[1]) + 1
+    return 0 if re.search(r"\bembeddings\.|\bposition\b", name) else None
 
 
 def _is_layer_matrix(name: str, parameter: Tensor) -> bool:

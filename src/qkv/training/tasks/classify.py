@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,11 @@ from qkv.data.labelled import classified, rated, sort_labels
 from qkv.data.store import Store
 from qkv.objectives.classify import Classify, ClassifyAny, Regress
 from qkv.training.config import DataConfig
-from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered, tokens_of
+from qkv.training.tasks.drops import check_drops, dropped, drops, text_bytes
+
+UNEVEN = 3  # times as many examples as the rarest class has
+SHOWN = 10  # classes that are counted aloud
 
 
 def columns(data: DataConfig) -> dict[str, Any]:
@@ -42,6 +47,40 @@ def _single(where: str, example: Classified) -> Classified:
         got = "no label" if not example.labels else f"{len(example.labels)} labels"
         raise BadRow(f"{got} where one is expected (where there may be several, set separator)")
     return example
+
+
+def known(labels: Sequence[str]) -> Callable[[str, Classified], Classified]:
+    """Return what refuses an example with a class that is not among these."""
+
+    def check(where: str, example: Classified) -> Classified:
+        del where
+        if other := set(example.labels) - set(labels):
+            raise BadRow(f"the label {min(other)!r} is not among those of training ({', '.join(labels)})")
+        return example
+
+    return check
+
+
+def describe(counts: Counter[str], *, several: bool) -> str:
+    """Say how many examples each class has where the classes are uneven; nothing where they are not."""
+    ranked = counts.most_common()
+    if not ranked or ranked[0][1] < UNEVEN * ranked[-1][1]:
+        return ""
+    shown = ranked if len(ranked) <= SHOWN else [*ranked[: SHOWN - 1], ranked[-1]]
+    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more between)"
+    said = f"uneven classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
+    if several:
+        return said
+    name, most = ranked[0]
+    share = most / counts.total()
+    return f"{said}; always saying {name!r} is right for {share:.0%}, so compare accuracy with that, or look at F1"
+
+
+def single_text(example: Classified) -> Array:
+    """Return a text that is split anew at each reading; pairs are not."""
+    if example.second is not None:
+        raise QkvError(f"{example.where}: data.dropout is for single texts, and this is a pair: set data.dropout=0")
+    return text_bytes(example.text)
 
 
 class ClassifyTask(Task):
@@ -72,25 +111,30 @@ class ClassifyTask(Task):
         return tuple(sort_labels(found))
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise and number the classes; a class that training never saw is an error that names its place."""
+        """Tokenise and number the classes; one that training never saw makes a bad row. Uneven classes are said."""
         number = {label: i for i, label in enumerate(context.labels)}
-        for chunk in chunks(self.examples(paths, context.data, skipped=context.skipped)):
+        found = self.examples(paths, context.data, skipped=context.skipped)
+        sound = sift(((example.where, example) for example in found), known(context.labels), **context.reading)
+        counts: Counter[str] = Counter()
+        keeps = check_drops(context)
+        for chunk in chunks(sound):
             for example, row in zip(chunk, encoded(chunk, context), strict=True):
-                for label in example.labels:
-                    if label not in number:
-                        known = ", ".join(context.labels)
-                        raise QkvError(f"{example.where}: the label {label!r} is not among those of training ({known})")
+                counts.update(example.labels)
                 several = [int(label in example.labels) for label in context.labels]
+                if keeps:
+                    row["ids_text"] = single_text(example)
                 yield row | {"label": several if context.data.separator else number[example.labels[0]]}
+        if tuple(paths) == context.data.train and (uneven := describe(counts, several=bool(context.data.separator))):
+            context.say(uneven)
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Gather texts and classes."""
-        several = bool(context.data.separator)
+        several, anew = bool(context.data.separator), drops(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
-            del rng
             labels = torch.from_numpy(store.gather("label", rows)[0].astype(np.int64))
-            return Labelled(gathered(store, rows), labels.view(len(rows), -1) if several else labels)
+            texts = tokens_of(*dropped(store, "ids", rows, context, rng)) if anew else gathered(store, rows)
+            return Labelled(texts, labels.view(len(rows), -1) if several else labels)
 
         return make
 

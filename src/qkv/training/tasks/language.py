@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,8 +15,8 @@ from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
 from qkv.data.corruption import mask_tokens
 from qkv.data.documents import documents
-from qkv.data.order import Sampler, WindowSampler
-from qkv.data.packing import Windows
+from qkv.data.order import Sampler, WindowSampler, mix
+from qkv.data.packing import Staged, TwoWindows, Windows
 from qkv.data.store import Store
 from qkv.objectives.language import MaskedToken, NextToken
 from qkv.objectives.parts import IGNORED
@@ -28,7 +28,11 @@ Hide = Callable[[Array, np.random.Generator], tuple[Array, Tensor, Tensor]]
 
 
 class LanguageTask(Task):
-    """Windows of a fixed number of tokens over the stream of documents, so that every batch has as many."""
+    """Windows of a fixed number of tokens over the stream of documents, so that every batch has as many.
+
+    With `data.short` they are short first and long later; validation reads short ones throughout, so that its losses
+    can be compared.
+    """
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the documents."""
@@ -46,18 +50,27 @@ class LanguageTask(Task):
         return ids
 
     def length(self, context: Context) -> int:
-        """Return the tokens of a window."""
+        """Return the tokens of a long window."""
         return int(min(context.data.max_length, context.config.max_length))
 
-    def windows(self, store: Store, context: Context) -> Windows:
-        """See the stream as windows."""
-        return Windows(store, "ids", length=self.length(context))
+    def windows(self, store: Store, context: Context) -> TwoWindows:
+        """See the stream as windows; without `data.short`, and where it is not shorter, all are long."""
+        long = Windows(store, "ids", length=self.length(context))
+        short = min(context.data.short or long.length, long.length)
+        return TwoWindows(replace(long, length=short), long)
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
         """Take as many windows as fit the budget."""
-        windows = self.windows(store, context)
-        number = max(1, min(tokens // windows.length, windows.count))
-        return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
+
+        def order(windows: Windows, seed: int) -> WindowSampler:
+            number = max(1, min(tokens // windows.length, windows.count))
+            return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
+
+        found = self.windows(store, context)
+        first = order(found.short, seed)
+        if not shuffle or found.short.length == found.long.length:
+            return first
+        return Staged(first, order(found.long, mix(seed, found.long.length)))
 
 
 @dataclass(frozen=True, kw_only=True)

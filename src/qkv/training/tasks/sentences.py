@@ -161,6 +161,8 @@ def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list
 def _room(context: Context) -> int:
     """Return the tokens of both sentences together."""
     limit = min(context.data.max_length, context.config.max_length)
+    if context.data.short:
+        raise UsageError("data.short is for packed windows: with next_sentence set data.short=0 and data.max_length")
     if limit < AROUND + 2:
         raise UsageError(f"next_sentence needs pairs of {AROUND + 2} tokens or more, got data.max_length {limit}")
     if missing := {"cls", "sep"} - context.text.specials.keys():

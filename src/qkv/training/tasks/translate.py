@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from qkv.data.store import Store
 from qkv.objectives.translate import Translate
 from qkv.training.config import DataConfig
 from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, shifted, tokens_of
+from qkv.training.tasks.drops import check_drops, dropped, drops, text_bytes
 
 BUILT_IN = "phrasebook:"
 PARTS = ("train", "valid", "test")
@@ -30,9 +32,9 @@ def pairs(paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[tu
     if len(paths) == 1 and paths[0].startswith(BUILT_IN):
         part, _, count = paths[0].removeprefix(BUILT_IN).partition(":")
         if part not in PARTS or not (count or "1").isdigit():
-            parts = "phrasebook:train:COUNT, phrasebook:valid or phrasebook:test"
+            parts = "phrasebook:train:COUNT, phrasebook:valid or phrasebook:test, all or COUNT of them"
             raise UsageError(f"{paths[0]!r} is not a part of the phrasebook (allowed: {parts})")
-        yield from split(int(count or 1), SEED, HELD_OUT)[PARTS.index(part)]
+        yield from islice(split(int(count or 1), SEED, HELD_OUT)[PARTS.index(part)], int(count) if count else None)
         return
     columns = [data.text, data.second] if data.text and data.second else None
     for example in parallel(list(paths), columns=columns, **reading):
@@ -52,7 +54,7 @@ class TranslateTask(Task):
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Tokenise both sides; pairs that are too long are left out and counted. Dropout needs the texts as well."""
-        left_out, drops = 0, check_drops(context)
+        left_out, keeps = 0, check_drops(context)
         for chunk in chunks(pairs(paths, context.data, **context.reading)):
             both = zip(*(context.text.encode([pair[side] for pair in chunk]).ids for side in (0, 1)), strict=True)
             for texts, ids in zip(chunk, both, strict=True):
@@ -60,7 +62,7 @@ class TranslateTask(Task):
                     left_out += 1
                     continue
                 kept = {f"{side}_text": text_bytes(text) for side, text in zip(SIDES, texts, strict=True)}
-                yield dict(zip(SIDES, ids, strict=True)) | (kept if drops else {})
+                yield dict(zip(SIDES, ids, strict=True)) | (kept if keeps else {})
         if left_out:
             context.say(f"{left_out} pairs are longer than {context.data.max_length} tokens and were left out")
 
@@ -71,11 +73,11 @@ class TranslateTask(Task):
     def collate(self, store: Store, context: Context) -> Collate:
         """Gather both sides; the decoder reads its target one step late."""
         start_id = context.config.start_id
-        drops = context.data.dropout and store.folder.name == "train"  # validation texts are always split alike
+        anew = drops(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Translated:
             source, (target, lengths) = (
-                dropped(store, side, rows, context, rng) if drops else store.gather(side, rows) for side in SIDES
+                dropped(store, side, rows, context, rng) if anew else store.gather(side, rows) for side in SIDES
             )
             read = tokens_of(shifted(target, lengths, start_id), lengths)
             return Translated(Pairs(tokens_of(*source), read), torch.from_numpy(target.astype(np.int64)))
@@ -85,37 +87,3 @@ class TranslateTask(Task):
     def objective(self, settings: Mapping[str, Any]) -> Translate:
         """Cross-entropy with label smoothing."""
         return from_dict(Translate, settings)
-
-
-def check_drops(context: Context) -> bool:
-    """Tell whether merges are dropped, and stop a tokenizer or a share that cannot."""
-    if context.data.dropout:
-        try:
-            context.text.encode(["a"], dropout=context.data.dropout, seed=0)
-        except UsageError as error:
-            raise UsageError(f"data.dropout: {error}") from None
-    return bool(context.data.dropout)
-
-
-def text_bytes(text: str) -> Array:
-    """Return a text as a store can hold it."""
-    return np.frombuffer(text.encode(), dtype=np.uint8)
-
-
-def dropped(store: Store, side: str, rows: Array, context: Context, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Split texts anew with some merges left out (BPE-dropout, Provilkov et al. 2020).
-
-    What is random comes from the batch's own generator, so the same batch is split alike whoever makes it and when. A
-    text that would be too long stays as it was.
-    """
-    plain = np.split(*_edges(store.gather(side, rows)))
-    texts = [piece.tobytes().decode() for piece in np.split(*_edges(store.gather(f"{side}_text", rows)))]
-    found = context.text.encode(texts, dropout=context.data.dropout, seed=int(rng.integers(1 << 62))).ids
-    ids = [np.array(new) if len(new) <= context.data.max_length else old for new, old in zip(found, plain, strict=True)]
-    return np.concatenate(ids), np.array([len(piece) for piece in ids])
-
-
-def _edges(found: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Turn lengths into the places where to cut."""
-    flat, lengths = found
-    return flat, np.cumsum(lengths)[:-1]

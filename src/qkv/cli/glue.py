@@ -1,0 +1,53 @@
+"""`qkv glue`: the table people know."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from qkv.cli.options import DEVICE, JSON
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(epilog="Example:  qkv glue glue_data --model FOLDER --tasks CoLA,SST-2 --seeds 3")
+def glue(
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER", help="Folders of GLUE tasks, with their TSV files.", show_default=False),
+    ],
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
+    ] = None,
+    model: Annotated[str, typer.Option(help="A model folder, or a preset for first weights.")] = "bert-mini",
+    tasks: Annotated[
+        str | None, typer.Option(help="Some tasks, such as CoLA,SST-2; all that are there if not given.")
+    ] = None,
+    out: Annotated[str, typer.Option(help="Where runs and scores are kept.")] = "runs/glue",
+    epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Runs of each task.")] = 1,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE …", help="Change values of every recipe.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Fine-tune and score every GLUE task that a folder holds; the same command goes on where it was stopped."""
+    from qkv.recipes.glue import glue as run_glue
+    from qkv.recipes.glue import table
+    from qkv.recipes.schema import parse_change
+
+    found = run_glue(
+        folder,
+        model,
+        out=out,
+        tasks=[name for name in (tasks or "").split(",") if name.strip()],
+        epochs=epochs,
+        seeds=seeds,
+        changes=dict(map(parse_change, [*(changes or []), *(more or [])])),
+        device=device,
+        say=lambda line: typer.echo(line, err=True),
+    )
+    typer.echo(json.dumps(found, ensure_ascii=False) if as_json else table(found))
