@@ -34,6 +34,7 @@ A run's folder is a model folder, with more beside the model:
 - `recipe.toml`: the recipe as it ran. On resuming nothing that decides the numbers may differ; `out`, `data.cache`,
   `[log]` and, of `[train]`, workers, keep, log_every and carbon_intensity may;
 - `metrics.jsonl` and `energy.json`: what was measured;
+- `search.json` and `search-*/`, with `--search`: what each learning rate gave, and the runs that were not the best;
 - `tokenizer/` and `data/`: the tokenizer that was trained and the tokenised examples.
 
 ## Shipped recipes

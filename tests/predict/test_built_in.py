@@ -1,0 +1,46 @@
+"""The models that come with the package: small, licensed, and able to translate what their cards say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import qkv
+from qkv.predict import loading
+
+MEGABYTE = 10**6
+NAMES = ["en-de", "en-fr"]
+
+
+def test_the_built_in_models_are_these() -> None:
+    assert loading.built_in() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_small_and_their_cards_name_source_licence_and_score(name: str) -> None:
+    folder = loading.find(name)
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 12 * MEGABYTE
+    card = (folder / "README.md").read_text("utf-8")
+    for said in ("Tatoeba", "CC BY 2.0", "qkv train tatoeba", "nrefs:1"):
+        assert said in card
+    assert re.search(r"\*\*4\d\.\d\d\*\* on the test part", card)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_say_what_their_cards_show(name: str) -> None:
+    card = (loading.find(name) / "README.md").read_text("utf-8")
+    table = card.split("## What to expect")[1].split("It knows")[0]
+    shown = [re.split(r"\s*\|\s*", line.strip("| ")) for line in table.strip().splitlines()[2:]]
+    assert len(shown) == 3
+    assert qkv.load(name, device="cpu").translate([english for english, _ in shown]) == [said for _, said in shown]
+
+
+def test_they_load_in_16_bits_and_compute_in_32(tmp_path) -> None:
+    model = qkv.load("en-de", device="cpu")
+    assert {parameter.dtype.__str__() for parameter in model.module.parameters()} == {"torch.float32"}
+    model.save(tmp_path / "half", dtype="float16")
+    model.save(tmp_path / "whole")
+    half, whole = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("half", "whole"))
+    assert half == (loading.find("en-de") / "model.safetensors").read_bytes()
+    assert len(whole) > 1.99 * len(half)
