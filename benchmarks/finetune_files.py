@@ -1,0 +1,142 @@
+"""The tasks of finetune_tasks.py, and their files written anew as JSON lines: both sides read the same examples."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qkv.data.labelled import classified, rated
+from qkv.data.questions import questions
+from qkv.data.tagged import tagged
+
+HELD_OUT = 0.05  # of the training examples, to choose by, where there is no file for it
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A task and how it is learned.
+
+    Attributes:
+        recipe: qkv's; it says what kind of task it is.
+        metric: the score that is reported.
+        train: files under the data folder.
+        dev: what rates are chosen by; empty holds out some of the training examples.
+        test: what is reported.
+        columns: how train and dev are read.
+        test_columns: how test is read, where it differs.
+        epochs: of both sides.
+        ours: changes of qkv's recipe, by dotted keys.
+        lr: of the peer.
+        batch: sequences of the peer's batch.
+        max_length: of both sides, in tokens.
+    """
+
+    recipe: str
+    metric: str
+    train: tuple[str, ...]
+    dev: tuple[str, ...]
+    test: tuple[str, ...]
+    columns: dict[str, Any] = field(default_factory=dict)
+    test_columns: dict[str, Any] | None = None
+    epochs: float = 3
+    ours: dict[str, Any] = field(default_factory=dict)
+    lr: float = 5e-5
+    batch: int = 32
+    max_length: int = 256
+
+    @property
+    def kind(self) -> str:
+        """What is learned: classify, regress, tag or answer."""
+        return "classify" if self.recipe == "pairs" else self.recipe
+
+
+def glue(name: str) -> dict[str, tuple[str, ...]]:
+    dev = (f"glue/{name}/dev.tsv.gz",)
+    return {"train": (f"glue/{name}/train.tsv.gz",), "dev": dev, "test": dev}
+
+
+def columns(text: str | int, second: str | None, label: str | int, **more: Any) -> dict[str, Any]:
+    return {"text": text, "second": second, "label": label, **more}
+
+
+GRID = (3e-5, 5e-5, 1e-4, 1.5e-4)  # rates that are tried with --grid
+SHIFTS = tuple(f"squad/squadshifts/{name}_v1.0.json.gz" for name in ("new_wiki", "amazon_reviews", "reddit"))
+TASKS: dict[str, Bench] = {
+    "CoLA": Bench(
+        "classify", "matthews", **glue("CoLA"), columns=columns(3, None, 1, header=False), epochs=5, lr=1e-4,
+    ),
+    "MRPC": Bench(
+        "pairs", "accuracy", **glue("MRPC"), columns=columns("#1 String", "#2 String", "Quality"), epochs=5, lr=1e-4,
+    ),
+    "STS-B": Bench(
+        "regress", "spearman", **glue("STS-B"), columns=columns("sentence1", "sentence2", "score"), epochs=5, lr=1e-4,
+        ours={"optim.lr": 1e-4, "train.ema": 0.99},
+    ),
+    "RTE": Bench(
+        "pairs", "accuracy", **glue("RTE"), columns=columns("sentence1", "sentence2", "label"), epochs=5, lr=1e-4,
+    ),
+    "conll2003": Bench(
+        "tag", "entity-f1", ("conll2003/eng.train.gz",), ("conll2003/eng.testa.gz",), ("conll2003/eng.testb.gz",),
+        lr=1e-4, ours={"optim.lr": 1e-4, "train.ema": 0.99},
+    ),
+    "SST-2": Bench(
+        "classify", "accuracy", ("glue/SST-2/train.tsv.gz",), ("glue/SST-2/dev.tsv.gz",), ("sst/stsa.binary.test.gz",),
+        columns("sentence", None, "label"), columns(None, None, None, format="label-first"),
+    ),
+    "squad": Bench(
+        "answer", "answer-f1", SHIFTS, (), ("squad/dev-v1.1.rebuilt.json.gz",), max_length=384, lr=1e-4,
+        ours={"optim.lr": 1e-4, "train.ema": 0.99},
+    ),
+    "imdb": Bench(
+        "classify", "accuracy", ("imdb/train.tsv.gz",), (), ("imdb/test.tsv.gz",), columns("text", None, "label"),
+        ours={"optim.lr": 8e-5, "train.tokens": 4096},
+    ),
+}  # fmt: skip
+
+
+def write(bench: Bench, data: Path, folder: Path, limit: int | None) -> None:
+    """Write train.jsonl, dev.jsonl and test.jsonl; `limit` takes so many of each at random."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(0)
+    parts = {"train": _shuffled(bench, data, bench.train, draw)}
+    if bench.dev:
+        parts["dev"] = list(_rows(bench, data, bench.dev, bench.columns))
+    else:
+        number = round(HELD_OUT * len(parts["train"]))
+        parts["dev"], parts["train"] = parts["train"][:number], parts["train"][number:]
+    test_columns = bench.columns if bench.test_columns is None else bench.test_columns
+    parts["test"] = parts["dev"] if bench.test == bench.dev else list(_rows(bench, data, bench.test, test_columns))
+    for name, rows in parts.items():
+        kept = rows if limit is None else draw.sample(rows, min(limit, len(rows)))
+        text = "\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
+        (folder / f"{name}.jsonl").write_text(text + "\n", "utf-8")
+
+
+def _shuffled(bench: Bench, data: Path, files: tuple[str, ...], draw: random.Random) -> list[Row]:
+    """Shuffle the examples; questions about one context stay together, so that none is on both sides of a cut."""
+    rows = list(_rows(bench, data, files, bench.columns))
+    groups: dict[str, list[Row]] = {}
+    for number, row in enumerate(rows):
+        groups.setdefault(row.get("context", str(number)), []).append(row)
+    order = list(groups.values())
+    draw.shuffle(order)
+    return [row for group in order for row in group]
+
+
+def _rows(bench: Bench, data: Path, files: tuple[str, ...], how: dict[str, Any]) -> Iterator[Row]:
+    paths = [str(data / file) for file in files]
+    if bench.kind == "answer":
+        for q in questions(paths, bad="skip"):
+            answers = {"text": [a.text for a in q.answers], "answer_start": [a.start for a in q.answers]}
+            yield {"id": q.id, "question": q.question, "context": q.context, "answers": answers}
+    elif bench.kind == "tag":
+        yield from ({"tokens": s.words, "tags": s.tags} for s in tagged(paths))
+    elif bench.kind == "regress":
+        yield from ({"text": e.text, "second": e.second, "label": e.score} for e in rated(paths, **how))
+    else:
+        yield from ({"text": e.text, "second": e.second, "label": e.labels[0]} for e in classified(paths, **how))

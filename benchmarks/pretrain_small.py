@@ -1,0 +1,193 @@
+"""A BERT-small-sized model pre-trained in some minutes, by hidden tokens and as ELECTRA, then fine-tuned on GLUE.
+
+    python benchmarks/pretrain_small.py pretrain --data ../shared/data --kinds bert --minutes 9 --work runs/small
+    python benchmarks/pretrain_small.py pretrain --data ../shared/data --kinds electra --minutes 9 --work runs/small
+    python benchmarks/pretrain_small.py glue --data ../shared/data --work runs/small --seeds 3 --out small.json
+
+Text: 100 English novels and the prose of enwik8, about 22 million words; two novels and a hundredth of the articles are
+held out. A few steps are timed first, and as many are taken as fit the minutes, reading of text and the tokenizer
+included. `glue` sets the dev scores of each model beside those of the same architecture from its first weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import itertools
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qkv import load
+from qkv.checkpoints.folder import Folder, write_folder
+from qkv.common.config import override
+from qkv.models import catalogue
+from qkv.recipes.glue import glue, table
+from qkv.recipes.run import run_recipe
+from qkv.recipes.schema import read_recipe
+from qkv.tokenizers.text import TextTokenizer
+from qkv.tokenizers.training import TokenizerConfig, train_tokenizer
+
+PRESETS = {"bert": "bert-small", "electra": "electra-small"}
+TASKS = ("CoLA", "SST-2", "MRPC", "STS-B", "RTE")
+PARAGRAPHS = 100  # of a novel in a document
+NOVEL, ARTICLE = 50, 100  # of so many, one is held out
+TIMED, RESERVE, USED = 200, 40, 0.92  # steps that are timed; seconds, and the share of the rest, that are planned with
+FILL = ("The capital of France is [MASK].", "She opened the [MASK] and went into the house.", "He was born in [MASK].")
+
+
+def novels(data: Path) -> Iterator[tuple[bool, str]]:
+    """Give documents, and whether they are held out: some paragraphs of a novel, one a line."""
+    with zipfile.ZipFile(data / "english-novels/100_english_novels.zip") as archive:
+        for number, name in enumerate(sorted(archive.namelist())):
+            blocks = archive.read(name).decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n")
+            lines = [" ".join(block.split()) for block in blocks if block.strip()]
+            for i in range(0, len(lines), PARAGRAPHS):
+                yield number % NOVEL == NOVEL - 1, "\n".join(lines[i : i + PARAGRAPHS])
+
+
+def articles(data: Path) -> Iterator[tuple[bool, str]]:
+    with bz2.open(data / "wiki-enwik8-clean/wiki.txt.bz2", "rt", encoding="utf-8") as file:
+        for number, article in enumerate(file.read().split("\n\n")):
+            if article.strip():
+                yield number % ARTICLE == ARTICLE - 1, article.strip()
+
+
+def write_texts(data: Path, work: Path, limit: int | None) -> dict[str, Path]:
+    """Write train.txt and valid.txt: a blank line between documents."""
+    files = {"train": work / "train.txt", "valid": work / "valid.txt"}
+    if all(file.is_file() for file in files.values()):
+        return files
+    found: dict[str, list[str]] = {name: [] for name in files}
+    for source in (novels(data), articles(data)):
+        for out, text in itertools.islice(source, limit):
+            found["valid" if out else "train"].append(text)
+    for name, file in files.items():
+        file.write_text("\n\n".join(found[name] or found["train"][-1:]) + "\n", "utf-8")
+    return files
+
+
+def tokenizer_of(work: Path, texts: Path, vocab_size: int) -> TextTokenizer:
+    kept = TextTokenizer.find(work / "tokenizer")
+    if kept is not None:
+        return kept
+    config = TokenizerConfig(kind="wordpiece", vocab_size=vocab_size, lowercase=True, specials="bert")
+    with texts.open(encoding="utf-8") as lines:
+        made = train_tokenizer(lines, config)
+    (work / "tokenizer").mkdir()
+    for name, content in made.files().items():
+        (work / "tokenizer" / name).write_bytes(content)
+    return made
+
+
+def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
+    """Make first weights, time some steps, and train as long as there is time."""
+    start, work = time.perf_counter(), args.work
+    work.mkdir(parents=True, exist_ok=True)
+    files = write_texts(args.data, work, args.limit)
+    tokenizer = tokenizer_of(work, files["train"], args.vocab_size)
+    config = override(catalogue.preset(PRESETS[kind]), {**size(kind, args), "vocab_size": tokenizer.vocab_size})
+    torch.manual_seed(1)
+    write_folder(Folder(config, catalogue.build(config).eval(), tokenizer), work / f"first-{kind}")
+    changes = {
+        "model.init": str(work / f"first-{kind}"), "model.preset": "", "data.train": [str(files["train"])],
+        "data.valid": [str(files["valid"])], "data.unit": "blank", "data.cache": str(work / f"data-{kind}"),
+        "train.tokens": args.tokens, "train.workers": args.workers, "train.compile": args.compile,
+        "train.log_every": 50, "train.save_every": 1e9, "train.validate_every": 1e9,
+    }  # fmt: skip
+    changes |= {"train.steps": TIMED, "out": str(work / f"timed-{kind}"), **dict(args.set)}
+    recipe = override(read_recipe(f"pretrain-{kind}"), changes)
+    steps = args.steps
+    if not steps:
+        run_recipe(recipe, say=print)
+        # the first lines compile, and the last ones do so again for long windows
+        rate = max(value for _, value in metrics(work / f"timed-{kind}", "tokens_per_second")) / args.tokens
+        left = 60 * args.minutes - (time.perf_counter() - start) - RESERVE
+        steps = max(TIMED, int(USED * left * rate))
+        print(f"{kind}: {rate:.1f} steps a second, {left:.0f} s left: {steps:,} steps", flush=True)
+    final = {"train.steps": steps, "train.validate_every": 0.05, "out": str(work / kind)}
+    run_recipe(override(recipe, final), say=print)
+    valid = metrics(work / kind, "valid_loss")
+    seconds = time.perf_counter() - start
+    return {"steps": steps, "tokens": args.tokens, "seconds": seconds, "valid_loss": valid, "fill": fill(kind, work)}
+
+
+def size(kind: str, args: argparse.Namespace) -> dict[str, int]:
+    """Return the same size for both kinds."""
+    found = {"num_layers": args.layers, "dim": args.dim, "num_heads": args.dim // 64, "ff_dim": 4 * args.dim}
+    return found | ({"embedding_dim": args.dim} if kind == "electra" else {})
+
+
+def metrics(folder: Path, name: str) -> list[tuple[int, float]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [(line["step"], line[name]) for line in lines if line.get(name) is not None]
+
+
+def fill(kind: str, work: Path) -> dict[str, list[str]]:
+    """Say what the model, or ELECTRA's generator, puts in some gaps."""
+    model = load(work / kind if kind == "bert" else work / kind / "generator")
+    return {
+        text: [f"{choice.word} {choice.score:.3f}" for choice in found[0]]
+        for text, found in zip(FILL, model.fill(FILL), strict=True)
+    }
+
+
+def fine_tuned(name: str, data: str, work: str, seeds: int, epochs: float, tasks: tuple[str, ...]) -> dict[str, Any]:
+    out = f"{work}/glue-{name}"
+    return glue(f"{data}/glue", f"{work}/{name}", out=out, tasks=tasks, epochs=epochs, seeds=seeds, say=lambda _: None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["pretrain", "glue"])
+    parser.add_argument("--data", type=Path, required=True, help="with english-novels/, wiki-enwik8-clean/ and glue/")
+    parser.add_argument("--work", type=Path, default=Path("runs/small"))
+    parser.add_argument("--kinds", nargs="+", default=list(PRESETS), choices=list(PRESETS))
+    parser.add_argument("--minutes", type=float, default=9.0, help="for each kind, from text to model")
+    parser.add_argument("--steps", type=int, default=0, help="instead of as many as fit the minutes")
+    parser.add_argument("--layers", type=int, default=4, help="BERT-small has 4 layers, 512 wide (Turc et al. 2019)")
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=32_768, help="of a batch")
+    parser.add_argument("--vocab-size", type=int, default=30_000)
+    parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--compile", default="yes" if torch.cuda.is_available() else "no", help="as train.compile")
+    parser.add_argument("--limit", type=int, help="documents of each corpus, for a trial")
+    parser.add_argument("--set", nargs="*", default=[], type=setting, help="key=value of the recipe")
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=float, default=5)
+    parser.add_argument("--jobs", type=int, default=4, help="models that are fine-tuned at a time")
+    parser.add_argument("--out", type=Path, default=Path("pretrain_small.json"))
+    args = parser.parse_args()
+    found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.cuda.is_available()}
+    if args.part == "pretrain":
+        for kind in args.kinds:
+            found[kind] = pretrain(kind, args)
+            args.out.write_text(json.dumps(found, indent=1) + "\n")
+        print(json.dumps(found))
+        return
+    names = [name for kind in args.kinds for name in (kind, f"first-{kind}")]
+    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+        given = (str(args.data), str(args.work), args.seeds, args.epochs, tuple(args.tasks))
+        asked = {name: pool.submit(fine_tuned, name, *given) for name in names}
+        for name, future in asked.items():
+            found[name] = future.result()
+            args.out.write_text(json.dumps(found, indent=1) + "\n")
+            print(table(found[name]), flush=True)
+
+
+def setting(text: str) -> tuple[str, Any]:
+    from qkv.recipes.schema import parse_change
+
+    return parse_change(text)
+
+
+if __name__ == "__main__":
+    main()
