@@ -1,12 +1,10 @@
 """The command line as a shell sees it: standard output, standard error, exit code."""
 
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,30 +12,13 @@ import pytest
 import typer
 
 import qkv as package
-from qkv.cli.main import app, run
+from qkv.cli.main import app
 from qkv.version import __version__
 
 
 @pytest.fixture
-def qkv(monkeypatch, capfd):
-    """Run a command line in this process (a new one needs seconds to import torch)."""
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def call(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        code = 0
-        try:
-            run()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return call
+def qkv(shell):
+    return shell
 
 
 def assert_sentence(result, code, *said):

@@ -1,16 +1,11 @@
 """`qkv classify`, `tag`, `answer` and `fill` as a shell sees them."""
 
 import gzip
-import io
 import json
 import os
-import sys
-import warnings
-from types import SimpleNamespace
 
 import pytest
 
-from qkv.cli.main import run
 from tests.predict.readers import NER, POS, make_reader
 
 LABELS = ("animal", "food", "so so")
@@ -36,26 +31,10 @@ def folders(tmp_path_factory):
 
 
 @pytest.fixture
-def qkv(monkeypatch, capfd, tmp_path, folders):
-    """Run a command line in this process, in an empty folder; the model is one of the above."""
+def qkv(monkeypatch, shell, tmp_path, folders):
+    """Run a verb in an empty folder; the model is one of the above."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def call(verb, name, *arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["qkv", verb, str(folders / name), *map(str, arguments), "--device", "cpu"])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        code = 0
-        try:
-            run()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return call
+    return lambda verb, name, *more, **given: shell(verb, folders / name, *more, "--device", "cpu", **given)
 
 
 def lines_of(result):

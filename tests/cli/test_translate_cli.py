@@ -1,16 +1,12 @@
 """`qkv translate` as a shell sees it: where texts come from, where translations go, and what is refused."""
 
 import gzip
-import io
 import json
 import os
-import sys
 import warnings
-from types import SimpleNamespace
 
 import pytest
 
-from qkv.cli.main import run
 from qkv.predict import loading
 from tests.predict.conftest import make_translator
 
@@ -36,25 +32,10 @@ def wanted(model):
 
 
 @pytest.fixture
-def qkv(monkeypatch, capfd, tmp_path):
-    """Run a command line in this process, in an empty folder."""
+def qkv(monkeypatch, shell, tmp_path):
+    """Translate in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def call(*arguments, stdin=b""):
-        monkeypatch.setattr(sys, "argv", ["qkv", "translate", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
-        code = 0
-        try:
-            run()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return call
+    return lambda *arguments, **given: shell("translate", *arguments, **given)
 
 
 def text_of(lines):

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import qkv as package
-from qkv.cli.main import run
 
 Call = Callable[..., Any]
 GLOVE = "man 1 0 0\nwoman 1 1 0\nking 1 0 2\nqueen 1 1 2\napple -3 0.5 0.1\n"
 
 
 @pytest.fixture
-def qkv(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-    def call(*arguments: object, stdin: str = "") -> SimpleNamespace:
-        monkeypatch.setattr(sys, "argv", ["qkv", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8"))
-        code: Any = 0
-        try:
-            run()
-        except SystemExit as end:
-            code = end.code or 0
-        out, err = capfd.readouterr()
-        assert "Traceback" not in out + err
-        return SimpleNamespace(code=code, out=out, err=err)
-
-    return call
+def qkv(shell: Call) -> Call:
+    return shell
 
 
 @pytest.fixture
