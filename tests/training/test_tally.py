@@ -38,3 +38,13 @@ def test_counted_products_are_those_of_the_matrices() -> None:
         model(Tokens.of([[5, 6, 7]]))
     linear = sum(2 * 3 * m.weight.numel() for m in model.stack.modules() if isinstance(m, torch.nn.Linear))
     assert linear <= counter.get_total_flops() <= 1.2 * linear
+
+
+def test_the_bar_never_falls_back_to_nothing() -> None:
+    tally = Tally()
+    assert tally.facts() == ""
+    tally.add({"a": 2.0}, 1.0, 100, "tok")
+    tally.take()
+    assert tally.facts().startswith("loss 2.000  ")
+    tally.add({"a": 1.0}, 1.0, 100, "tok")
+    assert tally.facts().startswith("loss 1.000  ")

@@ -34,6 +34,7 @@ class Tally:
         self.unit = "tok"
         self.start = time.perf_counter()
         self.loss = 0.0
+        self.said = ""
 
     def add(self, losses: dict[str, float], norm: float, size: int, unit: str) -> None:
         """Take in a step."""
@@ -45,9 +46,11 @@ class Tally:
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def facts(self) -> str:
-        """Say it for the bar."""
-        share = "" if self.work is None else f"  {self.speed * self.work:.0%} of peak"
-        return f"loss {self.loss:.3f}  {self.speed:,.0f} {self.unit}/s{share}"
+        """Say it for the bar; before the first step after a line of the log, what was said last."""
+        if self.steps:
+            share = "" if self.work is None else f"  {self.speed * self.work:.0%} of peak"
+            self.said = f"loss {self.loss:.3f}  {self.speed:,.0f} {self.unit}/s{share}"
+        return self.said
 
     @property
     def speed(self) -> float:
@@ -60,5 +63,7 @@ class Tally:
         means[f"{UNITS[self.unit]}_per_second"] = self.speed
         if self.work is not None:
             means["share_of_peak"] = self.speed * self.work
+        said = self.facts()
         self.__init__(self.work)  # type: ignore[misc]
+        self.said = said
         return means
