@@ -106,7 +106,7 @@ def test_one_context_for_all_and_any_company():
 
 def test_a_long_question_is_cut_and_said_aloud():
     model = reader(max_length=20)
-    with pytest.warns(UserWarning, match="1 of 2 questions were cut to 8 tokens"):
+    with pytest.warns(UserWarning, match="1 of 2 questions were cut to half of a window"):
         found = model.answer([QUESTION * 9, "who?"], CONTEXT)
     assert all(CONTEXT[one.start : one.end] == one.text != "" for one in found)
     with pytest.warns(UserWarning, match="1 of 1"):

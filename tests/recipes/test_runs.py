@@ -294,3 +294,13 @@ def test_the_longest_text_travels_with_the_folder(tmp_path: Path, start: str, fi
     assert model.max_length == 20
     with pytest.warns(UserWarning, match="1 of 1 texts were cut to 20 tokens"):
         model.classify(["The small dog sleeps. " * 10])
+
+
+def test_a_question_longer_than_its_window_is_cut_and_said(tmp_path: Path, start: str) -> None:
+    asked = {"id": "1", "question": "Which word? " * 40, "answers": [{"text": "dog", "answer_start": 4}]}
+    paragraphs = [{"context": f"the dog sleeps {i} times", "qas": [asked | {"id": str(i)}]} for i in range(10)]
+    (tmp_path / "long.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    changes = [f"model.init={start}", f"data.train=[{tmp_path / 'long.json'}]", "data.held_out=0.3", "train.steps=1"]
+    said: list[str] = []
+    run_recipe(read_recipe("answer", [*changes, f"out={tmp_path / 'run'}"], debug=True), device="cpu", say=said.append)
+    assert any("questions are longer than half of 32 tokens and were cut" in line for line in said)

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from qkv.common.errors import UsageError
 from qkv.decoding.spans import best_spans
-from qkv.predict.batching import SHARED, readable
+from qkv.predict.batching import readable
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import reader
-from qkv.tokenizers.text import TextTokenizer
+from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window
 
 WINDOW = 384  # tokens of a window, as readers are trained
@@ -74,7 +74,9 @@ def answer(
     tokenizer = reader(model, "answer", questions)
     texts = _checked(questions, contexts, nbest)
     limit = min(max_length or WINDOW, model.max_length or WINDOW)
-    windows = _windows(tokenizer, readable(questions), readable(texts), limit)
+    windows, cut = question_windows(tokenizer, readable(questions), readable(texts), limit)
+    if cut:
+        warnings.warn(f"{len(cut)} of {len(questions)} questions were cut to half of a window", stacklevel=3)
     flat = [window for some in windows for window in some]
     if not flat:
         return []
@@ -98,29 +100,6 @@ def _checked(questions: Sequence[str], contexts: str | Sequence[str], nbest: int
     if len(texts) != len(questions):
         raise UsageError(f"{len(questions)} questions and {len(texts)} contexts: give one context, or one for each")
     return texts
-
-
-def _windows(
-    tokenizer: TextTokenizer, questions: Sequence[str], contexts: Sequence[str], limit: int
-) -> list[list[Window]]:
-    """Cut each context into windows, every one behind the whole question; a question takes half of a window at most."""
-    special = len(tokenizer.encode([""], [""]).ids[0])
-    most = max(1, (limit - special) // 2)
-    short = [_shortened(tokenizer, question, most) for question in questions]
-    if cut := sum(a != b for a, b in zip(short, questions, strict=True)):
-        warnings.warn(f"{cut} of {len(short)} questions were cut to {most} tokens", stacklevel=4)
-    shared = max(0, min(SHARED, limit // 4, limit - special - most - 1))
-    return tokenizer.encode_spans(short, contexts, max_length=limit, stride=shared)
-
-
-def _shortened(tokenizer: TextTokenizer, question: str, most: int) -> str:
-    """Cut a question after so many tokens; the last of them may be written otherwise once it is cut."""
-    while True:
-        ((window,),) = tokenizer.encode_spans([question])
-        ends = [end for (_, end), side in zip(window.spans, window.sides, strict=True) if side == 0]
-        if len(ends) <= most:
-            return question
-        question = question[: min(ends[most - 1], len(question) - 1)]
 
 
 def _scored(context: str, window: Window, scores_L2: Tensor, count: int) -> Scored:

@@ -10,10 +10,10 @@ import torch
 
 from qkv.common.batch import Pairs, Tokens, check
 from qkv.common.errors import UsageError
+from qkv.tokenizers.windows import SHARED
 
 Ids = Sequence[Sequence[int]]
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 32_768}
-SHARED = 128  # tokens that two windows share, or a quarter of the window where that is less
 _HALF = re.compile(r"[\ud800-\udfff]")
 
 

@@ -17,6 +17,8 @@ from tokenizers import Encoding
 
 from qkv.common.errors import UsageError
 
+SHARED = 128  # tokens that two windows share, or a quarter of the window where that is less
+
 
 @dataclass(frozen=True)
 class Window:

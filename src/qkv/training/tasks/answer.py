@@ -14,11 +14,10 @@ from qkv.data.examples import Answer
 from qkv.data.questions import questions
 from qkv.data.store import Store
 from qkv.objectives.span import AnswerSpan
+from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window
 from qkv.training.config import DataConfig
 from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered
-
-STRIDE = 128  # tokens that two windows share, or a quarter of the window where that is less
 
 
 class AnswerTask(Task):
@@ -34,16 +33,17 @@ class AnswerTask(Task):
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Tokenise each question with each window of its context."""
-        limit = min(context.data.max_length, context.config.max_length)
-        stride = min(STRIDE, limit // 4)
+        limit, shortened = min(context.data.max_length, context.config.max_length), 0
         for chunk in chunks(questions(list(paths), **context.reading), 200):
             asked, contexts = [example.question for example in chunk], [example.context for example in chunk]
-            for example, found in zip(
-                chunk, context.text.encode_spans(asked, contexts, max_length=limit, stride=stride), strict=True
-            ):
+            windows, cut = question_windows(context.text, asked, contexts, limit)
+            shortened += len(cut)
+            for example, found in zip(chunk, windows, strict=True):
                 for window in found:
                     start, end = place(window, example.answers[0]) if example.answers else (0, 0)
                     yield {"ids": window.ids, "segments": window.segments, "start": start, "end": end}
+        if shortened:
+            context.say(f"{shortened} questions are longer than half of {limit} tokens and were cut")
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Gather windows and answers."""
