@@ -297,8 +297,14 @@ def test_the_longest_text_travels_with_the_folder(tmp_path: Path, start: str, fi
 
 
 def test_a_question_longer_than_its_window_is_cut_and_said(tmp_path: Path, start: str) -> None:
-    asked = {"id": "1", "question": "Which word? " * 40, "answers": [{"text": "dog", "answer_start": 4}]}
-    paragraphs = [{"context": f"the dog sleeps {i} times", "qas": [asked | {"id": str(i)}]} for i in range(10)]
+    contexts = [english for english, _ in PAIRS[:20]]
+    paragraphs = [
+        {
+            "context": text,
+            "qas": [{"id": text, "question": "Which? " * 40, "answers": [{"text": text[:2], "answer_start": 0}]}],
+        }
+        for text in contexts
+    ]
     (tmp_path / "long.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
     changes = [f"model.init={start}", f"data.train=[{tmp_path / 'long.json'}]", "data.held_out=0.3", "train.steps=1"]
     said: list[str] = []
