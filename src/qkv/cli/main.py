@@ -124,7 +124,6 @@ def train(
     from qkv.recipes.evaluate import score_test
     from qkv.recipes.run import run_recipe
     from qkv.recipes.schema import read_recipe
-    from qkv.recipes.search import ENDED
     from qkv.recipes.search import search as run_search
 
     asked = read_recipe(
@@ -136,7 +135,7 @@ def train(
     best = "" if outcome.best is None else f", best validation loss {outcome.best:.4f}"
     plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps{best}"
     scores = []
-    if asked.data.test and outcome.reason in ENDED:
+    if asked.data.test and outcome.finished:
         with progress(None, "scoring") as advance:
             scores = score_test(asked, device=device, progress=advance)
         plain += f"\n{table(scores)}"

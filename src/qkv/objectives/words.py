@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.common.batch import Counted as Counted
-from qkv.common.batch import Words
+from qkv.common.batch import Counted, Words
 from qkv.common.outputs import LossOutput
 from qkv.objectives.parts import IGNORED, Losses, number_asked
 

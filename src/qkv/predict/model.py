@@ -138,7 +138,7 @@ class Model(Runner):
         """
         if isinstance(texts, str):
             raise UsageError("embed takes a list of texts; put a single one in a list")
-        pooling = pooling or self._folder.pooling
+        pooling = pooling or self.pooling
         if pooling not in ("mean", "first"):
             raise unknown("pooling", pooling, ["mean", "first"])
         if output not in ("numpy", "torch"):

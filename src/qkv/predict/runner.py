@@ -52,6 +52,11 @@ class Runner:
         return self._folder.several
 
     @property
+    def pooling(self) -> str:
+        """How the states of a text become one vector: "mean" or "first"."""
+        return self._folder.pooling
+
+    @property
     def threshold(self) -> float:
         """Where there may be any number of labels, how likely one must be to be given."""
         return self._folder.threshold

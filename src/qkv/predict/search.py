@@ -66,7 +66,7 @@ class Index:
         say: Say = lambda _: None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        self.model, self.corpus, self.pooling = model, str(corpus), pooling or model._folder.pooling
+        self.model, self.corpus, self.pooling = model, str(corpus), pooling or model.pooling
         self.folder = Path(folder) if folder is not None else _beside(stored_file(corpus))
         key = self._key()
         old = read_manifest(self.folder) if self.folder.is_dir() else None

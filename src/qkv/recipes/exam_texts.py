@@ -26,6 +26,7 @@ from qkv.evaluation.words import Vectors
 from qkv.predict import Answer, Model
 from qkv.predict.tag import has_entities, iob2, tag_words
 from qkv.predict.verbs import names_of
+from qkv.predict.words import named_vectors
 from qkv.recipes.exam import Exam, graded
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.config import DataConfig
@@ -100,14 +101,7 @@ def _surprise(model: Model, ids: Sequence[int]) -> float:
 
 def words(exam: Exam) -> list[Score]:
     """One score for each file of analogies or of pairs."""
-    tokenizer = exam.model.tokenizer
-    if tokenizer is None or tokenizer.kind != "WordLevel":
-        raise UsageError("word vectors are asked for whole words: a folder with a tokenizer of words is needed")
-    table: Any = exam.model.module.inputs
-    special = set(tokenizer.specials.values())
-    found = {row: tokenizer.token_of(row) for row in range(table.num_embeddings) if row not in special}
-    named = {row: word for row, word in found.items() if word is not None}
-    vectors = Vectors(list(named.values()), table.weight.detach().float().cpu().numpy()[list(named)])
+    vectors = Vectors(*named_vectors(exam.model))
     return [score_file(path, vectors, exam.progress) for path in expand(exam.paths)]
 
 

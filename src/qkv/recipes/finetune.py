@@ -19,7 +19,7 @@ from qkv.recipes.evaluate import evaluate
 from qkv.recipes.prepare import reading
 from qkv.recipes.run import run_recipe
 from qkv.recipes.schema import Say, read_recipe
-from qkv.recipes.search import ENDED, search
+from qkv.recipes.search import search
 from qkv.training.config import DataConfig
 
 PathName = str | PathLike[str]
@@ -86,7 +86,7 @@ def finetune(
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
         recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
         outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
-        if outcome.reason not in ENDED:
+        if not outcome.finished:
             more = "; go on with resume=True" if out else ""
             raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
         model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)

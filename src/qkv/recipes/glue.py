@@ -23,7 +23,6 @@ from qkv.recipes.evaluate import evaluate
 from qkv.recipes.glue_files import TASKS, GlueTask, find_tasks
 from qkv.recipes.run import run_recipe
 from qkv.recipes.schema import Recipe, Say, read_recipe
-from qkv.recipes.search import ENDED
 
 Found = dict[str, Any]
 
@@ -94,7 +93,7 @@ def _run(recipe: Recipe, task: GlueTask, dev: Sequence[str], device: str | None,
     """Train once and score; a run that was cut off goes on."""
     place = Path(recipe.out)
     outcome = run_recipe(recipe, resume=(place / "recipe.toml").is_file(), device=device, say=say)
-    if outcome.reason not in ENDED:
+    if not outcome.finished:
         raise QkvError(f"stopped by {outcome.reason}: the same command goes on from there")
     model = load(place, device=device)
     scores: dict[str, float] = {}

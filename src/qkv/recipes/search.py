@@ -26,7 +26,6 @@ from qkv.training.loop import Outcome
 
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's rate; it comes first, so that it wins where two are alike
 BY_ACCURACY = ("classify", "tag", "picture")  # tasks whose runs are compared by what they got right; others by loss
-ENDED = ("done", "early")
 
 Try = dict[str, Any]  # lr, accuracy, loss and how the run ended; or lr and why it failed
 
@@ -42,7 +41,7 @@ def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, s
             for factor in FACTORS:
                 name = f"search-{factor:g}x"
                 tries[name] = found = _try(recipe, name, factor, first=not tries, device=device, say=say)
-                if "failed" not in found and found["outcome"]["reason"] not in ENDED:
+                if "failed" not in found and not Outcome(**found["outcome"]).finished:
                     return Outcome(**found["outcome"])
             _write(folder / "search.json", {"best": _best(tries), "tries": tries})
     except BaseException:
@@ -84,7 +83,7 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
         found: Try = {"lr": rate, "failed": str(error)}
     else:
         found = {"lr": rate, **_measured(recipe, folder), "outcome": asdict(outcome)}
-        if outcome.reason not in ENDED:
+        if not outcome.finished:
             return found
     folder.mkdir(exist_ok=True)
     _write(folder / "try.json", found)

@@ -38,6 +38,7 @@ from qkv.training.trackers import LogConfig
 PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
 ROLL_BACKS = 3  # before it gives up
 SAMPLE = 100  # batches from which the form of recorded steps is taken
+FINISHED = ("done", "early")  # how a run ends that nobody stopped
 SLOWER = 0.5  # what the rate is multiplied by at each roll-back
 
 
@@ -49,6 +50,11 @@ class Outcome:
     step: int
     best: float | None
     energy: dict[str, object]
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing to go on with."""
+        return self.reason in FINISHED
 
 
 def train(
@@ -66,7 +72,7 @@ def train(
             reason = _steps(run, written, show, stop)
     finally:
         written.close()
-    if reason in ("done", "early"):
+    if reason in FINISHED:
         _finish(run)
     else:
         run.save()

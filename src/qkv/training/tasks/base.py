@@ -13,7 +13,7 @@ from torch import nn
 
 from qkv.common.batch import Tokens
 from qkv.common.ragged import Ragged
-from qkv.data.bad_rows import BadRows
+from qkv.data.bad_rows import BadRow, BadRows, sift
 from qkv.data.order import BucketSampler, Sampler
 from qkv.data.store import Store
 from qkv.models import catalogue
@@ -115,6 +115,19 @@ def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
     stream = iter(items)
     while chunk := list(islice(stream, size)):
         yield chunk
+
+
+def known_only(
+    examples: Iterable[Any], what: str, names: Callable[[Any], Iterable[str]], context: Context
+) -> Iterator[Any]:
+    """Give the examples whose labels or tags training knows; another one makes a bad row."""
+
+    def check(_: str, example: Any) -> Any:
+        if other := set(names(example)) - set(context.labels):
+            raise BadRow(f"the {what} {min(other)!r} is not among those of training ({', '.join(context.labels)})")
+        return example
+
+    return sift(((example.where, example) for example in examples), check, **context.reading)
 
 
 def tokens_of(flat: Array, lengths: Array, segments: Array | None = None) -> Tokens:

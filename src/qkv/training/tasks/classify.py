@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from qkv.data.labelled import classified, rated, sort_labels
 from qkv.data.store import Store
 from qkv.objectives.classify import Classify, ClassifyAny, Regress
 from qkv.training.config import DataConfig
-from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered, tokens_of
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered, known_only, tokens_of
 from qkv.training.tasks.drops import check_drops, dropped, drops, text_bytes
 
 UNEVEN = 3  # times as many examples as the rarest class has
@@ -47,18 +47,6 @@ def _single(where: str, example: Classified) -> Classified:
         got = "no label" if not example.labels else f"{len(example.labels)} labels"
         raise BadRow(f"{got} where one is expected (where there may be several, set separator)")
     return example
-
-
-def known(labels: Sequence[str]) -> Callable[[str, Classified], Classified]:
-    """Return what refuses an example with a class that is not among these."""
-
-    def check(where: str, example: Classified) -> Classified:
-        del where
-        if other := set(example.labels) - set(labels):
-            raise BadRow(f"the label {min(other)!r} is not among those of training ({', '.join(labels)})")
-        return example
-
-    return check
 
 
 def describe(counts: Counter[str], *, several: bool) -> str:
@@ -114,7 +102,7 @@ class ClassifyTask(Task):
         """Tokenise and number the classes; one that training never saw makes a bad row. Uneven classes are said."""
         number = {label: i for i, label in enumerate(context.labels)}
         found = self.examples(paths, context.data, skipped=context.skipped)
-        sound = sift(((example.where, example) for example in found), known(context.labels), **context.reading)
+        sound = known_only(found, "label", lambda example: example.labels, context)
         counts: Counter[str] = Counter()
         keeps = check_drops(context)
         for chunk in chunks(sound):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,12 @@ import torch
 
 from qkv.common.batch import Labelled
 from qkv.common.config import from_dict
-from qkv.data.bad_rows import BadRow, sift
-from qkv.data.examples import Tagged
 from qkv.data.store import Store
 from qkv.data.tagged import tagged
 from qkv.objectives.parts import IGNORED
 from qkv.objectives.tag import Tag
 from qkv.training.config import DataConfig
-from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered, known_only
 
 
 class TagTask(Task):
@@ -38,8 +36,8 @@ class TagTask(Task):
         """Tokenise words and number their tags; one that training never saw makes a bad row."""
         number = {label: i for i, label in enumerate(context.labels)}
         limit = min(context.data.max_length, context.config.max_length)
-        found = ((example.where, example) for example in tagged(list(paths), **context.reading))
-        for chunk in chunks(sift(found, _known(context.labels), **context.reading)):
+        found = tagged(list(paths), **context.reading)
+        for chunk in chunks(known_only(found, "tag", lambda example: example.tags, context)):
             encoded = context.text.encode_words([example.words for example in chunk], max_length=limit)
             for example, ids, words in zip(chunk, encoded.ids, encoded.words, strict=True):
                 tags = [number[example.tags[w]] if w >= 0 and w != before else IGNORED for before, w in _steps(words)]
@@ -58,18 +56,6 @@ class TagTask(Task):
     def objective(self, settings: Mapping[str, Any]) -> Tag:
         """Cross-entropy of the tags."""
         return from_dict(Tag, settings)
-
-
-def _known(labels: Sequence[str]) -> Callable[[str, Tagged], Tagged]:
-    """Return what refuses a sentence with a tag that is not among these."""
-
-    def check(where: str, example: Tagged) -> Tagged:
-        del where
-        if other := set(example.tags) - set(labels):
-            raise BadRow(f"the tag {min(other)!r} is not among those of training ({', '.join(labels)})")
-        return example
-
-    return check
 
 
 def _steps(words: Sequence[int]) -> Iterator[tuple[int, int]]:

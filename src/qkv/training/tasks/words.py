@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from qkv.common.batch import Words
+from qkv.common.batch import Counted, Words
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError, unknown
 from qkv.data.cooccurrence import cooccurrences
@@ -22,7 +22,7 @@ from qkv.data.corruption import NoiseTable, cbow_contexts, keep_rates, skip_gram
 from qkv.data.documents import documents
 from qkv.data.store import Store
 from qkv.models.word2vec import Glove, Word2VecConfig, build_glove
-from qkv.objectives.words import Cbow, Counted, SkipGram
+from qkv.objectives.words import Cbow, SkipGram
 from qkv.objectives.words import Glove as GloveLoss
 from qkv.training.config import DataConfig
 from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks
