@@ -2,7 +2,7 @@
 
     eager    softmax(q kᵀ · scale + bias) v, written out; answers everything, and is the oracle for the others
     sdpa     torch's scaled_dot_product_attention on rectangles; the default off CUDA and in fp32
-    varlen   fused flash attention over the ragged row itself; CUDA, bf16 or fp16, no bias
+    varlen   fused attention over the ragged row itself (flash; short.py where short); CUDA, bf16 or fp16, no bias
     flex     FlexAttention over the ragged row; CUDA, for additive biases
 
 What may attend is layout + causal + window + bias. There is no padding mask: rectangles exist only inside a kernel.
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
+from qkv.nn import short
 from qkv.nn.dropout import drop
 from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
 
@@ -121,10 +122,14 @@ def sdpa(call: Call) -> Tensor:
 def varlen(call: Call) -> Tensor:
     """Attend with the fused variable-length kernel, on the row as it lies. Shape: [T, N, H]."""
     _refuse("varlen", call, bias=True, not_fused=True, slack=not VARLEN_READS_SLACK)
+    queries, keys, heads = call.queries, call.keys, call.q.shape[1]
+    if call.window is None and short.fits(call.q, queries.max_length, keys.max_length):
+        rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
+        layout = (queries.offsets, keys.offsets, queries.lengths, keys.lengths, queries.max_length, keys.max_length)
+        return short.attend(*rows, *layout, call.scale, call.causal)
     from torch.nn.attention.varlen import varlen_attn  # brings the compiler along: only where it is needed
 
     side = -1 if call.window is None else call.window
-    heads = call.q.shape[1]
     used: dict[str, Any] = {} if call.keys.packed else {"seqused_k": call.keys.lengths}
     return varlen_attn(  # type: ignore[return-value]
         call.q,
