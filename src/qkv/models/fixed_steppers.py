@@ -7,6 +7,7 @@ prompts are copied to where it reads them. Sizes are rounded up, so that few rec
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,11 +18,14 @@ from qkv.common.fixed import up
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.nn.cache import KeyValueCache
+from qkv.nn.positions import Place
+from qkv.nn.stack import Stack
 from qkv.nn.static_cache import StaticCache
 
 if TYPE_CHECKING:
     from qkv.models.skeleton import EncoderDecoder, Transformer
 
+Layers = Callable[[Stack, Tensor, StaticCache], Tensor]
 KEPT = 8  # recordings of one model, the latest used
 
 
@@ -87,6 +91,7 @@ class FixedPrompts(FixedDecoding):
     def __init__(self, model: Transformer, prompts: int, beams: int, capacity: int, device: torch.device) -> None:
         super().__init__(prompts * beams, capacity, device, model.table.dtype)
         self.model, self.beams = model, beams
+        self.layers = few_rows(model.stack, prompts * beams, device)
 
     def load(self, cache: KeyValueCache) -> None:
         """Take over prompts that have been read."""
@@ -95,10 +100,28 @@ class FixedPrompts(FixedDecoding):
 
     def step(self, ids: Tensor) -> Tensor:
         """Shape: [R] -> [R, V]."""
-        hidden = self.model(Tokens(ids, self.ones), self.cache)
+        tokens = Tokens(ids, self.ones)
+        hidden = self.model(tokens, self.cache) if self.layers is None else self._through(self.layers, tokens)
         # A row that is over goes on beside longer ones: past the last position it stays there.
         self.cache.filled.clamp_max_(self.cache.capacity - 1)
         return self.model.logits(hidden, "lm")
+
+    def _through(self, layers: Layers, tokens: Tokens) -> Hidden:
+        """Do what the model does, with other kernels for its layers."""
+        cache, stack = self.cache, self.model.stack
+        x = self.model.embeddings(tokens, Place(self.ones, cache.keys, cache.filled))
+        x = layers(stack, x, cache)
+        cache.filled.add_(1)
+        return Hidden(stack.norm(x), self.ones)
+
+
+def few_rows(stack: Stack, rows: int, device: torch.device) -> Layers | None:
+    """Return kernels made for few rows, where there are some that can do these layers."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return None
+    from qkv.nn import thin  # needs Triton
+
+    return thin.layers if thin.fits(stack, rows) and thin.works(device) else None
 
 
 def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:

@@ -1,0 +1,240 @@
+"""The layers of a decoder over few rows, one new token each, in five Triton kernels a layer.
+
+    x ─┬─► norm, qkv ─► q, and k and v into the cache ─► attend ─► out ─►(+)─┬─► norm, up, activation ─► down ─►(+)─►
+       └──────────────────────────────────────────────────────────────────────┴────────────────────────────────┘
+
+With few rows a step waits for launches and for weights, not for arithmetic. So each product reads its weights once, all
+of them at the same time: a program takes some columns and the whole length of their weights, and adds up along it in
+fp32. A norm is cheap enough that every program does it anew. Results do not depend on the order of programs.
+
+Triton comes with torch for CUDA, and with no other: import this file only there.
+"""
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, misc"
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import triton  # type: ignore[import-not-found, import-untyped, unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from torch import Tensor, nn
+
+from qkv.nn.attention import SelfAttention
+from qkv.nn.block import Block
+from qkv.nn.feedforward import ACTIVATIONS, FeedForward
+from qkv.nn.positions import NoPosition
+from qkv.nn.stack import Stack
+from qkv.nn.static_cache import StaticCache
+
+ROWS = 8  # with more rows, products of matrices are faster
+WIDEST = 8192  # the longest column of weights that one program holds
+NAMES = {ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
+# Columns of weights (for attention: keys) that a program takes at once, and the fewest warps that share them.
+CUTS = {"qkv": (4, 1), "attend": (128, 8), "out": (2, 1), "up": (4, 1), "down": (2, 2)}
+# Let a kernel begin before the one before it has ended: it reads its weights, then waits. From Hopper on.
+EARLY = False
+
+
+@triton.jit
+def _await(EARLY: tl.constexpr):
+    """Let the next kernel begin; go on when all kernels before this one have ended.
+
+    The barrier keeps the compiler from putting off what is read above until it is used: all reads are to run at once.
+    """
+    if EARLY:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+    else:
+        tl.debug_barrier()
+
+
+@triton.jit
+def _normed(x, gain, shift, k, eps, K: tl.constexpr):
+    """(x - mean) / std · gain + shift, nought beyond K. Shape: [R, 1, W]."""
+    mean = tl.sum(x, 2, keep_dims=True) / K
+    x = tl.where(k < K, x - mean, 0.0)
+    variance = tl.sum(x * x, 2, keep_dims=True) / K
+    return x * tl.rsqrt(variance + eps) * gain + shift
+
+
+@triton.jit
+def _times(x, gain, shift, w, bias, old, n, rows, eps, K: tl.constexpr, N: tl.constexpr, R: tl.constexpr,
+           W: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
+    """Columns n of norm(x) wᵀ + bias + old, less what is None. Shape: [rows, K], [N, K], [rows, N] -> [R, C]."""
+    r, k = tl.arange(0, R)[:, None], tl.arange(0, W)[None, None, :]
+    weights = tl.load(w + n[None, :, None] * K + k, mask=(n[None, :, None] < N) & (k < K), other=0.0)
+    if gain is not None:
+        g = tl.load(gain + k, mask=k < K, other=0.0)
+        s = tl.load(shift + k, mask=k < K, other=0.0)
+    if bias is not None:
+        b = tl.load(bias + n[None, :], mask=n[None, :] < N, other=0.0)
+    _await(EARLY)  # what is read above is the same in every step; what is read below is not
+    row = tl.load(x + r[:, :, None] * K + k, mask=(r[:, :, None] < rows) & (k < K), other=0.0).to(tl.float32)
+    if old is not None:
+        o = tl.load(old + r * N + n[None, :], mask=(r < rows) & (n[None, :] < N), other=0.0)
+    if gain is not None:
+        row = _normed(row, g.to(tl.float32), s.to(tl.float32), k, eps, K)
+    y = tl.sum(row * weights.to(tl.float32), 2)
+    if bias is not None:
+        y += b.to(tl.float32)
+    if old is not None:
+        y += o.to(tl.float32)
+    return y
+
+
+@triton.jit
+def _ask(x, gain, shift, w, bias, filled, q, k, v, rows, capacity, eps, K: tl.constexpr, NQ: tl.constexpr,
+         NK: tl.constexpr, R: tl.constexpr, W: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
+    """Queries of new tokens into q, their keys and values into the cache, each at the end of its slot."""
+    N: tl.constexpr = NQ + 2 * NK
+    n = tl.program_id(0) * C + tl.arange(0, C)
+    y = _times(x, gain, shift, w, bias, None, n, rows, eps, K, N, R, W, EARLY)
+    r, n = tl.arange(0, R)[:, None], n[None, :]
+    end = tl.load(filled + r, mask=r < rows, other=0)
+    room = (r < rows) & (end < capacity)
+    at = (r * capacity + end) * NK + n - NQ
+    tl.store(q + r * NQ + n, y, mask=(r < rows) & (n < NQ))
+    tl.store(k + at, y, mask=room & (n >= NQ) & (n < NQ + NK))
+    tl.store(v + at - NK, y, mask=room & (n >= NQ + NK) & (n < N))
+
+
+@triton.jit
+def _attend(q, k, v, filled, out, capacity, scale, HEADS: tl.constexpr, SHARE: tl.constexpr, H: tl.constexpr,
+            W: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
+    """One query over the keys of its slot and head.
+
+    Lane c takes keys c, c + C, c + 2C ...: it keeps the largest score it has seen, its weights' sum and their mix of
+    values, both relative to that score (Milakov & Gimelshein 2018); lanes meet at the end.
+    """
+    _await(EARLY)
+    row, head = tl.program_id(0), tl.program_id(1)
+    length = tl.minimum(tl.load(filled + row) + 1, capacity)
+    c, h = tl.arange(0, C)[:, None], tl.arange(0, W)[None, :]
+    mine = (row * HEADS + head) * H + h
+    first = (row * capacity * (HEADS // SHARE) + head // SHARE) * H + h
+    best, total = tl.full([C, 1], -1e30, tl.float32), tl.zeros([C, 1], tl.float32)
+    mix = tl.zeros([C, W], tl.float32)
+    start = 0
+    while start < length:
+        here = start + c < length
+        at = first + (start + c) * (HEADS // SHARE * H)
+        keys = tl.load(k + at, mask=here & (h < H), other=0.0)
+        values = tl.load(v + at, mask=here & (h < H), other=0.0)
+        tl.debug_barrier()  # again, all reads at once
+        query = tl.load(q + mine, mask=h < H, other=0.0)
+        score = tl.sum(keys.to(tl.float32) * query.to(tl.float32), 1, keep_dims=True) * scale
+        score = tl.where(here, score, -1e30)
+        top = tl.maximum(best, score)
+        weight, fade = tl.exp(score - top), tl.exp(best - top)
+        total, mix, best = total * fade + weight, mix * fade + weight * values.to(tl.float32), top
+        start += C
+    share = tl.exp(best - tl.max(best, 0, keep_dims=True))  # nought for a lane without keys
+    tl.store(out + mine, tl.sum(mix * share, 0, keep_dims=True) / tl.sum(total * share, 0, keep_dims=True), mask=h < H)
+
+
+@triton.jit
+def _product(x, gain, shift, w, bias, old, out, rows, eps, N: tl.constexpr, ACT: tl.constexpr, K: tl.constexpr,
+             R: tl.constexpr, W: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
+    """act(norm(x) wᵀ + bias + old) into `out`."""
+    n = tl.program_id(0) * C + tl.arange(0, C)
+    y = _times(x, gain, shift, w, bias, old, n, rows, eps, K, N, R, W, EARLY)
+    if ACT == "relu":
+        y = tl.maximum(y, 0.0)
+    elif ACT == "gelu":
+        y = 0.5 * y * (1.0 + tl.erf(y * 0.7071067811865476))
+    elif ACT == "gelu_tanh":  # (1 + tanh u) / 2 = sigmoid 2u, with u = √(2/π) (y + 0.044715 y³)
+        y = y * tl.sigmoid(1.5957691216057308 * (y + 0.044715 * y * y * y))
+    r, n = tl.arange(0, R)[:, None], n[None, :]
+    tl.store(out + r * N + n, y, mask=(r < rows) & (n < N))
+
+
+def fits(stack: Stack, rows: int) -> bool:
+    """Whether `layers` can do what these layers do: as in a GPT, for inference, and nobody watches."""
+    watched = any(module._forward_hooks or module._forward_pre_hooks for module in stack.modules())
+    plain = type(stack.position) is NoPosition and not stack.training and not watched
+    return rows <= ROWS and plain and all(map(_known, stack.blocks))
+
+
+def _known(block: Any) -> bool:
+    sublayers, attention, ff = (block.attention, block.feedforward), block.attention.part, block.feedforward.part
+    linears = (attention.qkv, attention.out, ff.up, ff.down)
+    return (
+        (type(block), type(attention), type(ff)) == (Block, SelfAttention, FeedForward)
+        and block.cross is None
+        and all(s.pre_norm and type(s.norm) is nn.LayerNorm and s.norm.bias is not None for s in sublayers)
+        and all(type(w) is nn.Linear and w.in_features <= WIDEST and w.weight.is_contiguous() for w in linears)
+        and attention.window is None
+        and not ff.gated
+        and ff.act in NAMES
+    )
+
+
+@functools.cache
+def works(device: torch.device) -> bool:
+    """Whether Triton can build a kernel here: it needs a C compiler and Python's headers, which a machine may lack."""
+    try:
+        linear = nn.utils.skip_init(nn.Linear, 16, 16, device=device)  # draws no random numbers
+        _multiply("out", linear.weight[:1], linear, torch.empty(1, 16, device=device))
+    except Exception:  # whatever it lacks, the plain layers do without it
+        return False
+    return True
+
+
+@torch.compiler.disable  # what is compiled around the layers leaves them as they are
+def layers(stack: Stack, x: Tensor, cache: StaticCache) -> Tensor:
+    """Change x layer by layer, in place, and put keys and values of the new tokens behind those the cache holds.
+
+    The cache is not told that it holds them: `filled` stays as it is. Shape: [R, D] -> [R, D].
+    """
+    for layer in range(stack.depth):
+        block: Any = stack.blocks[layer * len(stack.blocks) // stack.depth]
+        _attention(block.attention, x, cache, layer)
+        ff = block.feedforward
+        wide = x.new_empty(len(x), ff.part.up.out_features)
+        _multiply("up", x, ff.part.up, wide, norm=ff.norm, act=NAMES[ff.part.act])
+        _multiply("down", wide, ff.part.down, x, old=x)
+    return x
+
+
+def _attention(sublayer: Any, x: Tensor, cache: StaticCache, layer: int) -> None:
+    part, norm, rows = sublayer.part, sublayer.norm, len(x)
+    if layer not in cache._layers:  # prompts of one token have left nothing there
+        shape = (cache.num_sequences * cache.capacity, part.num_kv_heads, part.head_dim)
+        cache._layers[layer] = (x.new_zeros(shape), x.new_zeros(shape))
+    k, v = cache._layers[layer]
+    q, mixed = x.new_empty(2, rows, part.sizes[0])
+    many, how = _cut("qkv", rows, part.qkv)
+    _ask[many](
+        x, norm.weight, norm.bias, part.qkv.weight, part.qkv.bias, cache.filled, q, k, v, rows, cache.capacity,
+        norm.eps, NQ=part.sizes[0], NK=part.sizes[1], **how)  # fmt: skip
+    keys, warps = CUTS["attend"]
+    _attend[(rows, part.num_heads)](
+        q, k, v, cache.filled, mixed, cache.capacity, part.scale, HEADS=part.num_heads,
+        SHARE=part.num_heads // part.num_kv_heads, H=part.head_dim, W=triton.next_power_of_2(part.head_dim), C=keys,
+        num_warps=warps, **_early(x.device))  # fmt: skip
+    _multiply("out", mixed, part.out, x, old=x)
+
+
+def _multiply(
+    name: str, x: Tensor, linear: Any, out: Tensor, *, norm: Any = None, act: str = "", old: Tensor | None = None
+) -> None:
+    many, how = _cut(name, len(x), linear)
+    gain, shift, eps = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
+    weight, bias, columns = linear.weight, linear.bias, linear.out_features
+    _product[many](x, gain, shift, weight, bias, old, out, len(x), eps, N=columns, ACT=act, **how)
+
+
+def _cut(name: str, rows: int, linear: Any) -> tuple[tuple[int], dict[str, Any]]:
+    """How many programs, and how each is to be made: so many warps that the rows fit into their registers."""
+    columns, warps = CUTS[name]
+    R, W = triton.next_power_of_2(rows), triton.next_power_of_2(linear.in_features)
+    warps = max(warps, R * W // 2048)
+    sizes = {"K": linear.in_features, "R": R, "W": W, "C": columns, "num_warps": warps}
+    return (triton.cdiv(linear.out_features, columns),), sizes | _early(linear.weight.device)
+
+
+def _early(device: torch.device) -> dict[str, Any]:
+    early = EARLY and torch.cuda.get_device_capability(device) >= (9, 0)
+    return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
