@@ -133,15 +133,6 @@ def test_a_row_that_is_over_stays_at_its_last_position() -> None:
     assert few.cache.filled.tolist() == [9, 4]
 
 
-def test_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    thin.works.cache_clear()
-    assert thin.works(torch.device("cpu"))
-    thin.works.cache_clear()
-    monkeypatch.setattr(thin, "_product", None)  # as where Triton fails
-    assert not thin.works(torch.device("cpu"))
-    thin.works.cache_clear()
-
-
 @pytest.mark.parametrize("beam", [1, 2])
 @torch.inference_mode()
 def test_searches_say_the_same(beam: int) -> None:
@@ -165,12 +156,12 @@ class Other(nn.Linear):
 
 
 def test_who_fits() -> None:
-    def fits(preset: str = "gpt2", rows: int = 8, **changes: Any) -> bool:
+    def fits(preset: str = "gpt2", rows: int = 4, **changes: Any) -> bool:
         return thin.fits(make(shrink(catalogue.preset(preset), **changes)).stack, rows)
 
     assert fits()
     assert fits(activation="relu", num_kv_heads=2)
-    assert not fits(rows=9)
+    assert not fits(rows=5)
     assert not fits("bert-base")  # the norm comes after
     assert not fits(window=3)
     assert not fits(norm="rms")

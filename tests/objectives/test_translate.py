@@ -62,7 +62,7 @@ def test_distance_is_the_mean_of_both_divergences() -> None:
     kept = wanted >= 0
     there = F.kl_div(q[kept], p[kept], reduction="sum", log_target=True)
     back = F.kl_div(p[kept], q[kept], reduction="sum", log_target=True)
-    found = distance(p, q, wanted)
+    found = distance(torch.cat([p + 3.0, q - 1.0]), wanted)  # scores, not log-probabilities
     close(found.total, (there + back) / 2)
     assert found.count == 4
 

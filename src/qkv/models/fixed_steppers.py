@@ -7,13 +7,13 @@ prompts are copied to where it reads them. Sizes are rounded up, so that few rec
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from qkv.common.batch import Tokens
+from qkv.common.building import buildable
 from qkv.common.fixed import up
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
@@ -117,11 +117,11 @@ class FixedPrompts(FixedDecoding):
 
 def few_rows(stack: Stack, rows: int, device: torch.device) -> Layers | None:
     """Return kernels made for few rows, where there are some that can do these layers."""
-    if device.type != "cuda" or find_spec("triton") is None:
+    if not buildable(device):
         return None
     from qkv.nn import thin  # needs Triton
 
-    return thin.layers if thin.fits(stack, rows) and thin.works(device) else None
+    return thin.layers if thin.fits(stack, rows) else None
 
 
 def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:

@@ -11,15 +11,15 @@ backwards everything is worked out again from q, k and v, with no sums across pr
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from qkv.common.building import HERE, buildable
+
 LONGEST = 64  # tokens of a sequence
 HEAD_DIMS = (16, 32, 64, 128)
-HERE = importlib.util.find_spec("triton") is not None  # it comes with torch for CUDA
 
 if HERE:
     import triton
@@ -89,7 +89,7 @@ if HERE:
 
 def fits(q: Tensor, q_longest: int, k_longest: int) -> bool:
     """Whether the kernel takes sequences of these lengths."""
-    return HERE and 0 < max(q_longest, k_longest) <= LONGEST and q.shape[-1] in HEAD_DIMS
+    return 0 < max(q_longest, k_longest) <= LONGEST and q.shape[-1] in HEAD_DIMS and buildable(q.device)
 
 
 @torch.library.custom_op("qkv::short_attention", mutates_args=())

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from qkv.common.batch import Images, Tokens
 from qkv.common.outputs import LossOutput
+from qkv.objectives import fused
+from qkv.objectives.entropy import log_softmax
 from qkv.objectives.parts import IGNORED
 
 
@@ -23,8 +25,16 @@ def twice(inputs: Tokens | Images) -> Tokens | Images:
     return Tokens(inputs.ids.repeat(2), inputs.layout.twice(), segments)
 
 
-def distance(log_p_TV: Tensor, log_q_TV: Tensor, wanted: Tensor) -> LossOutput:
-    """½ (KL(p‖q) + KL(q‖p)) of each row (equation 2), which is ½ Σ (p - q)(log p - log q)."""
+def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:
+    """½ (KL(p‖q) + KL(q‖p)) of each row (equation 2), which is ½ Σ (p - q)(log p - log q).
+
+    The scores of the second pass follow those of the first. Shape: [2T, V], [T].
+    """
     asked = wanted != IGNORED
-    rows = 0.5 * ((log_p_TV.exp() - log_q_TV.exp()) * (log_p_TV - log_q_TV)).sum(-1)
+    rows = fused.distance(logits_2TV)[0] if fused.fits(logits_2TV) else _plain(logits_2TV)
     return LossOutput(rows.masked_fill(~asked, 0).sum(), asked.sum())
+
+
+def _plain(logits_2TV: Tensor) -> Tensor:
+    log_p, log_q = log_softmax(logits_2TV).chunk(2)
+    return 0.5 * ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)

@@ -12,7 +12,7 @@ from qkv.common.batch import Labelled
 from qkv.common.errors import UsageError
 from qkv.common.protocols import Scored
 from qkv.objectives.agreement import distance, twice
-from qkv.objectives.entropy import binary_cross_entropy, log_softmax, of_log, squared_error
+from qkv.objectives.entropy import binary_cross_entropy, cross_entropy, squared_error
 from qkv.objectives.parts import Losses, number_asked
 
 
@@ -65,11 +65,10 @@ class Classify(_Labels):
         inputs, labels = batch.inputs, batch.labels
         if self._twice:
             inputs, labels = twice(inputs), labels.repeat(2)
-        log_p = log_softmax(model.logits(model.states_for(inputs, self.head), self.head))
-        losses = {self.part: of_log(log_p, labels, smoothing=self.smoothing)}
+        logits = model.logits(model.states_for(inputs, self.head), self.head)
+        losses = {self.part: cross_entropy(logits, labels, smoothing=self.smoothing)}
         if self._twice:
-            one, other = log_p.chunk(2)
-            losses["agreement"] = distance(one, other, batch.labels)
+            losses["agreement"] = distance(logits, batch.labels)
         return losses
 
     @property

@@ -8,36 +8,40 @@ from torch import Tensor
 
 from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
+from qkv.objectives import fused
 from qkv.objectives.parts import IGNORED
 
 
 def cross_entropy(logits: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> LossOutput:
-    """Compare scores with the classes that are wanted. Shape: [T, V], [T]."""
-    return of_log(log_softmax(logits), wanted, smoothing=smoothing)
+    """Compare scores with the classes that are wanted, smoothed (Szegedy et al. 2016, section 7).
+
+    (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes. The sums hold "nll", without smoothing, and
+    "correct". Shape: [T, V], [T].
+    """
+    if not 0 <= smoothing < 1:
+        raise UsageError(f"smoothing must lie between 0 and 1, got {smoothing}")
+    asked = wanted != IGNORED
+    nll, mean, right = _fused(logits, wanted) if fused.fits(logits) else _plain(logits, wanted)
+    loss = nll if not smoothing else (1 - smoothing) * nll + smoothing * mean
+    sums = {"nll": nll.detach().masked_fill(~asked, 0).sum(), "correct": right.sum()}
+    return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), sums)
+
+
+def _plain(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return -log p(wanted), the mean of -log p, and whether the wanted class has the highest score. Shape: [T]."""
+    log_p = log_softmax(logits)
+    nll = -log_p.gather(-1, wanted.clamp_min(0).unsqueeze(-1)).squeeze(-1)
+    return nll, -log_p.mean(-1), log_p.detach().argmax(-1) == wanted
+
+
+def _fused(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    log_z, picked, mean, right = fused.entropy(logits, wanted)
+    return log_z - picked, log_z - mean, right
 
 
 def log_softmax(logits: Tensor) -> Tensor:
     """Return log-probabilities, in fp32 whatever the scores are in. Shape: [T, V] -> [T, V]."""
     return F.log_softmax(logits, dim=-1, dtype=torch.float32)
-
-
-def of_log(log_p_TV: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> LossOutput:
-    """The cross-entropy of log-probabilities, smoothed (Szegedy et al. 2016, section 7).
-
-    (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes. The sums hold "nll", without smoothing, and
-    "correct".
-    """
-    if not 0 <= smoothing < 1:
-        raise UsageError(f"smoothing must lie between 0 and 1, got {smoothing}")
-    asked = wanted != IGNORED
-    safe = wanted.clamp_min(0).unsqueeze(-1)
-    nll = -log_p_TV.gather(-1, safe).squeeze(-1)
-    loss = nll if not smoothing else (1 - smoothing) * nll - smoothing * log_p_TV.mean(-1)
-    sums = {
-        "nll": nll.detach().masked_fill(~asked, 0).sum(),
-        "correct": (log_p_TV.detach().argmax(-1) == wanted).sum(),
-    }
-    return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), sums)
 
 
 def binary_cross_entropy(logits: Tensor, wanted: Tensor) -> LossOutput:

@@ -11,7 +11,7 @@ from qkv.common.batch import Pairs, Translated
 from qkv.common.errors import UsageError
 from qkv.common.protocols import Scored
 from qkv.objectives.agreement import distance, twice
-from qkv.objectives.entropy import log_softmax, of_log
+from qkv.objectives.entropy import cross_entropy
 from qkv.objectives.parts import Losses, number_asked
 
 
@@ -44,13 +44,12 @@ class Translate:
     def __call__(self, model: Scored, batch: Translated) -> Losses:
         """Run one pass, or two side by side where there is a gradient to be had from their distance."""
         if not self._twice:
-            log_p = log_softmax(model.logits(model(batch.pairs), "lm"))
-            return {"translate": of_log(log_p, batch.wanted, smoothing=self.smoothing)}
+            logits = model.logits(model(batch.pairs), "lm")
+            return {"translate": cross_entropy(logits, batch.wanted, smoothing=self.smoothing)}
         pairs = Pairs(twice(batch.pairs.source), twice(batch.pairs.target))
-        log_p = log_softmax(model.logits(model(pairs), "lm"))
-        both = of_log(log_p, batch.wanted.repeat(2), smoothing=self.smoothing)
-        one, other = log_p.chunk(2)
-        return {"translate": both, "agreement": distance(one, other, batch.wanted)}
+        logits = model.logits(model(pairs), "lm")
+        both = cross_entropy(logits, batch.wanted.repeat(2), smoothing=self.smoothing)
+        return {"translate": both, "agreement": distance(logits, batch.wanted)}
 
     @property
     def _twice(self) -> bool:

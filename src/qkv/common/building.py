@@ -1,0 +1,31 @@
+"""Whether kernels can be built here: Triton comes with torch for CUDA, and needs a C compiler and Python's headers."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+
+import torch
+
+HERE = importlib.util.find_spec("triton") is not None
+
+if HERE:
+    import triton
+
+    @triton.jit
+    def _nothing(x):
+        pass
+
+
+def buildable(device: torch.device) -> bool:
+    """Whether Triton's kernels run here. What is being compiled need not ask: the compiler builds kernels itself."""
+    return HERE and device.type == "cuda" and (torch.compiler.is_compiling() or _works(device))
+
+
+@functools.cache
+def _works(device: torch.device) -> bool:
+    try:
+        _nothing[(1,)](torch.empty(1, device=device))
+    except Exception:  # whatever it lacks, the plain way does without it
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""The kernels for wide rows, run by Triton's interpreter on a CPU, against torch's own losses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton comes with torch for CUDA")
+
+CHECK = """
+import torch
+import torch.nn.functional as F
+from qkv.objectives import agreement, entropy, fused
+
+torch.manual_seed(0)
+for width, smoothing in ((1030, 0.0), (4096, 0.1), (5003, 0.1)):
+    mine = (torch.randn(6, width) * 3).requires_grad_()
+    other = mine.detach().clone().requires_grad_()
+    wanted = mine.argmax(-1)
+    wanted[2:4] = torch.tensor([7, -100])
+    with torch.no_grad():
+        mine[0, wanted[0] + 1 :] = mine[0, wanted[0]]  # the first of many
+        other.copy_(mine)
+    nll, mean, right = entropy._fused(mine, wanted)
+    asked = wanted >= 0
+    found = ((1 - smoothing) * nll + smoothing * mean)[asked].sum()
+    expected = F.cross_entropy(other, wanted, reduction="sum", label_smoothing=smoothing)
+    torch.testing.assert_close(found, expected)
+    assert right.tolist() == [True, True, False, False, True, True]
+    apart = fused.distance(mine)[0]
+    torch.testing.assert_close(apart, agreement._plain(other))
+    (found + (apart * torch.tensor([1.0, 0.0, 2.0])).sum()).backward()
+    (expected + (agreement._plain(other) * torch.tensor([1.0, 0.0, 2.0])).sum()).backward()
+    torch.testing.assert_close(mine.grad, other.grad, atol=1e-6, rtol=1e-4)
+print("same")
+"""
+
+
+def test_values_and_gradients_are_those_of_the_formula() -> None:
+    source = str(Path(__file__).parents[2] / "src")
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", CHECK], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "same\n", done.stderr
