@@ -2,7 +2,8 @@
 
 Flash attention (Dao et al. 2022) cuts long rows into tiles of 128 and pays for a whole tile where a sentence has 15
 tokens. Here nothing is cut: scores of a sequence stand in registers, so that the softmax needs no second pass, and
-backwards everything is worked out again from q, k and v, with no sums across programs.
+backwards everything is worked out again from q, k and v, with no sums across programs. Most sentences are less than
+half as long as the longest, and take a tile of a quarter of its size.
 
     s = q kᵀ · scale      p = softmax(s)      o = p v
     dp = do vᵀ            ds = p · (dp - Σ p · dp) · scale
@@ -44,13 +45,10 @@ if HERE:
         return power / tl.maximum(tl.sum(power, 1)[:, None], 1e-30)
 
     @triton.jit
-    def _forward(
-        q, k, v, out, q_offsets, k_offsets, q_lengths, k_lengths, q_row, k_row, v_row, scale,
+    def _one_forward(
+        q, k, v, out, q_start, k_start, q_length, k_length, q_row, k_row, v_row, head, scale,
         N: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, causal: tl.constexpr,
     ):  # fmt: skip
-        sequence, head = tl.program_id(0), tl.program_id(1)
-        q_start, k_start = tl.load(q_offsets + sequence), tl.load(k_offsets + sequence)
-        q_length, k_length = tl.load(q_lengths + sequence), tl.load(k_lengths + sequence)
         q_at, q_there = _tile(q, q_start, q_length, q_row, head, Q, H)
         k_at, k_there = _tile(k, k_start, k_length, k_row, head, K, H)
         v_at, _ = _tile(v, k_start, k_length, v_row, head, K, H)
@@ -61,13 +59,10 @@ if HERE:
         tl.store(o_at, tl.dot(p.to(values.dtype), values, input_precision="ieee").to(values.dtype), q_there)
 
     @triton.jit
-    def _backward(
-        q, k, v, d_out, d_q, d_k, d_v, q_offsets, k_offsets, q_lengths, k_lengths, q_row, k_row, v_row, o_row, scale,
+    def _one_backward(
+        q, k, v, d_out, d_q, d_k, d_v, q_start, k_start, q_length, k_length, q_row, k_row, v_row, o_row, head, scale,
         N: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, causal: tl.constexpr,
     ):  # fmt: skip
-        sequence, head = tl.program_id(0), tl.program_id(1)
-        q_start, k_start = tl.load(q_offsets + sequence), tl.load(k_offsets + sequence)
-        q_length, k_length = tl.load(q_lengths + sequence), tl.load(k_lengths + sequence)
         q_at, q_there = _tile(q, q_start, q_length, q_row, head, Q, H)
         k_at, k_there = _tile(k, k_start, k_length, k_row, head, K, H)
         v_at, _ = _tile(v, k_start, k_length, v_row, head, K, H)
@@ -85,6 +80,40 @@ if HERE:
         tl.store(to_q, tl.dot(ds, keys, input_precision="ieee").to(queries.dtype), q_there)
         tl.store(to_k, tl.dot(tl.trans(ds), queries, input_precision="ieee").to(queries.dtype), k_there)
         tl.store(to_v, dv.to(queries.dtype), k_there)
+
+    @triton.jit
+    def _forward(
+        q, k, v, out, q_offsets, k_offsets, q_lengths, k_lengths, q_row, k_row, v_row, scale, N: tl.constexpr,
+        H: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, causal: tl.constexpr,
+    ):  # fmt: skip
+        sequence, head = tl.program_id(0), tl.program_id(1)
+        q_start, k_start = tl.load(q_offsets + sequence), tl.load(k_offsets + sequence)
+        q_length, k_length = tl.load(q_lengths + sequence), tl.load(k_lengths + sequence)
+        if tl.maximum(q_length, k_length) <= HALF:
+            _one_forward(
+                q, k, v, out, q_start, k_start, q_length, k_length, q_row, k_row, v_row, head, scale,
+                N, H, HALF, HALF, causal)  # fmt: skip
+        else:
+            _one_forward(
+                q, k, v, out, q_start, k_start, q_length, k_length, q_row, k_row, v_row, head, scale,
+                N, H, Q, K, causal)  # fmt: skip
+
+    @triton.jit
+    def _backward(
+        q, k, v, d_out, d_q, d_k, d_v, q_offsets, k_offsets, q_lengths, k_lengths, q_row, k_row, v_row, o_row, scale,
+        N: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, causal: tl.constexpr,
+    ):  # fmt: skip
+        sequence, head = tl.program_id(0), tl.program_id(1)
+        q_start, k_start = tl.load(q_offsets + sequence), tl.load(k_offsets + sequence)
+        q_length, k_length = tl.load(q_lengths + sequence), tl.load(k_lengths + sequence)
+        if tl.maximum(q_length, k_length) <= HALF:
+            _one_backward(
+                q, k, v, d_out, d_q, d_k, d_v, q_start, k_start, q_length, k_length, q_row, k_row, v_row, o_row,
+                head, scale, N, H, HALF, HALF, causal)  # fmt: skip
+        else:
+            _one_backward(
+                q, k, v, d_out, d_q, d_k, d_v, q_start, k_start, q_length, k_length, q_row, k_row, v_row, o_row,
+                head, scale, N, H, Q, K, causal)  # fmt: skip
 
 
 def fits(q: Tensor, q_longest: int, k_longest: int) -> bool:
@@ -155,5 +184,6 @@ def _sizes(q: Tensor, sequences: int, q_longest: int, k_longest: int) -> tuple[t
         return max(16, 1 << (n - 1).bit_length())
 
     heads, width = q.shape[1:]
-    sizes = {"N": heads, "H": width, "Q": tile(q_longest), "K": tile(k_longest)}
-    return (sequences, heads), sizes | {"num_warps": 4 if max(sizes["Q"], sizes["K"]) > 32 else 2}
+    largest = max(tile(q_longest), tile(k_longest))
+    sizes = {"N": heads, "H": width, "Q": tile(q_longest), "K": tile(k_longest), "HALF": max(16, largest // 2)}
+    return (sequences, heads), sizes | {"num_warps": 4 if largest > 32 else 2}

@@ -25,6 +25,8 @@ from qkv.training.schedule import rate
 
 COMPILES = ("auto", "record", "yes", "no")
 COMPILING_PAYS = 1e17  # products and sums of a run: some minutes of a large GPU, where compiling takes one
+# Padded rows of scores would be copied where a kernel or a bias of our own needs them as they are.
+COMPILING: dict[str, Any] = {"comprehensive_padding": False}
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Run:
         self.slower = 1.0  # lowered by each roll-back
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
-        self.losses = torch.compile(self.plain_losses) if self._compiles() else self.plain_losses
+        self.losses = torch.compile(self.plain_losses, options=COMPILING) if self._compiles() else self.plain_losses
         self.form: Form | None = None  # of recorded steps; see training/graph.py
 
     FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower")
