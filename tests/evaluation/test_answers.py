@@ -1,6 +1,7 @@
 """Answers against a port of SQuAD's evaluation script, and against transformers where it still has one."""
 
 import collections
+import math
 import re
 import string
 
@@ -9,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import UsageError
-from qkv.evaluation.answers import AnswerF1, ExactMatch, exact, normalise, overlap
+from qkv.evaluation.answers import AnswerF1, ExactMatch, best_threshold, exact, normalise, overlap
 
 TEXT = st.one_of(
     st.lists(st.sampled_from(["the", "The", "an", "a", "dog", "Dog!", "thé", "U.S.", "10%", "", "—"])).map(" ".join),
     st.text(max_size=20),
 )
-QUESTIONS = st.lists(st.tuples(TEXT, st.lists(TEXT, max_size=3)), min_size=1, max_size=12)
+GOLDS = st.lists(TEXT, max_size=3)
+QUESTIONS = st.lists(st.tuples(TEXT, GOLDS), min_size=1, max_size=12)
 
 
 def squad_normalise(answer):
@@ -84,6 +86,37 @@ def test_questions_without_an_answer():
         one = run(metric, questions)
         assert one.value == pytest.approx(2 / 5)
         assert one.parts == pytest.approx({"answerable": 1 / 2, "unanswerable": 1 / 3})
+
+
+def with_threshold(answers, threshold):
+    """F1 of SQuAD 2.0 where an answer with more doubt is left out."""
+    return squad([("" if doubt > threshold else said, golds) for said, doubt, golds in answers])[1]
+
+
+def test_the_best_threshold_by_hand():
+    answers = [
+        ("the dog", -3.0, ["dog"]),  # right
+        ("cat", -1.0, []),  # wrong: better left out
+        ("big dog", 0.5, ["dog"]),  # half right
+        ("cat", 2.0, []),
+        ("cat", 4.0, ["dog"]),  # wrong either way
+        ("", math.inf, ["dog"]),  # nothing to say
+    ]
+    # left out beyond -3: 1 + 1 + 0 + 1; beyond 0.5: 1 + 0 + 2/3 + 1, which is less
+    assert best_threshold(answers) == -2.0
+    assert with_threshold(answers, -2.0) == pytest.approx(3 / 6)
+    assert best_threshold([*answers, ("dog", 1.0, ["dog"])]) == 1.5  # now the cat is worth it
+    assert best_threshold([("dog", 1.0, ["dog"])]) == 1.5  # everything is said
+    assert best_threshold([("dog", 1.0, [])]) == 0.5  # nothing is
+    assert best_threshold([("", math.inf, ["dog"])]) == best_threshold([]) == 0.0
+    assert best_threshold([("dog", 1.0, ["dog"]), ("cat", 1.0, []), ("cat", 1.0, [])]) == 0.5  # alike: all or none
+
+
+@given(st.lists(st.tuples(TEXT, st.integers(-3, 3) | st.just(math.inf), GOLDS), min_size=1))
+def test_no_threshold_is_better(answers):
+    answers = [("" if doubt == math.inf else said, doubt, golds) for said, doubt, golds in answers]
+    found = with_threshold(answers, best_threshold(answers))
+    assert found >= max(with_threshold(answers, step / 2) for step in range(-8, 9)) - 1e-9
 
 
 def test_no_parts_where_every_question_has_an_answer():

@@ -15,8 +15,11 @@ SIZES = {"dim": 16, "num_heads": 2, "ff_dim": 32}
 
 
 @lru_cache
-def make_reader(*heads, kind="wordpiece", labels=(), several=False, threshold=0.5, max_length=40, plain=False):
-    """Build a BERT with large weights, which has opinions; a plain one looks at each token by itself."""
+def make_reader(*heads, kind="wordpiece", labels=(), max_length=40, plain=False, **facts):
+    """Build a BERT with large weights, which has opinions; a plain one looks at each token by itself.
+
+    What else its folder tells (several, threshold, no_answer) is named as there.
+    """
     tokenizer = train(kind, specials="bert", min_frequency=1, lowercase=kind == "wordpiece")
     numbers = {"vocab_size": tokenizer.vocab_size, "max_length": max_length, "num_labels": len(labels) or 2}
     shape = {"num_layers": 1, "position": "none"} if plain else {"num_layers": 2}
@@ -28,4 +31,4 @@ def make_reader(*heads, kind="wordpiece", labels=(), several=False, threshold=0.
             torch.nn.init.normal_(parameter, std=0.1 if "stack" in name and "tag" in heads else 0.5)
     if plain:
         torch.nn.init.zeros_(module.stack.blocks[0].attention.part.out.weight)
-    return Model(Folder(config, module, tokenizer, labels, several=several, threshold=threshold), device="cpu")
+    return Model(Folder(config, module, tokenizer, labels, **facts), device="cpu")

@@ -1,5 +1,6 @@
 """Answers: exact places in any context, the best span over all windows."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -8,7 +9,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qkv.common.errors import UsageError
+import qkv
+from qkv.common.errors import QkvError, UsageError
+from qkv.predict.answer import doubts
 
 from .readers import make_reader
 from .test_tag import KINDS, TEXT
@@ -91,6 +94,88 @@ def test_no_answer_must_be_the_best_of_every_window(monkeypatch, doubts):
     assert (found.text == "") == (doubts == 0)
     assert [one.text for one in [found, *found.others]].count("") == 1
     assert model.answer([QUESTION], [CONTEXT])[0].text
+
+
+def doubt_by_hand(model):
+    """The lowest score of the first token over all windows, less the best one of a span."""
+    best, nothing = -math.inf, math.inf
+    for window in windows_of(model, 24, 6):
+        start, end = model.logits([window.ids], segments=[window.segments])[0].double().unbind(-1)
+        inside = [i for i, side in enumerate(window.sides) if side == 1]
+        nothing = min(nothing, float(start[0] + end[0]))
+        best = max(best, *(float(start[i] + end[j]) for i in inside for j in inside if i <= j < i + 30))
+    return nothing - best
+
+
+def test_the_folder_says_whether_and_when_there_is_no_answer():
+    plain = reader(max_length=24)
+    doubt = doubt_by_hand(plain)
+    assert doubts(plain, [QUESTION, QUESTION], [CONTEXT, " "]) == [
+        (plain.answer([QUESTION], CONTEXT)[0].text, pytest.approx(doubt, abs=1e-4)),
+        ("", math.inf),
+    ]
+    for threshold in (doubt - 0.01, doubt + 0.01):
+        model = reader(max_length=24, no_answer=True, no_answer_threshold=threshold)
+        (found,) = model.answer([QUESTION], CONTEXT)
+        assert (found.text == "") == (doubt > threshold)
+        assert model.answer([QUESTION], CONTEXT, no_answer=True) == [found]
+        assert model.answer([QUESTION], CONTEXT, no_answer=False) == plain.answer([QUESTION], CONTEXT)
+    never = reader(max_length=24, no_answer=False)
+    assert never.answer([QUESTION], CONTEXT) == plain.answer([QUESTION], CONTEXT)
+    assert never.answer([QUESTION], CONTEXT, no_answer=True) == plain.answer([QUESTION], CONTEXT, no_answer=True)
+
+
+def test_a_threshold_moves_no_answer_and_nothing_else():
+    ranks, found_all = [], []
+    for threshold in (-1000.0, 0.0, 1000.0):
+        (found,) = reader(no_answer=True, no_answer_threshold=threshold).answer(["the cat ?"], "two dogs", nbest=50)
+        answers = [replace(one, others=[]) for one in (found, *found.others)]
+        ranks.append([one.text for one in answers].index(""))
+        found_all.append(sorted(answers, key=lambda one: (one.start, one.end)))
+    assert ranks[0] == 0 <= ranks[1] <= ranks[2] == len(found_all[0]) - 1 > 1
+    assert found_all[0] == found_all[1] == found_all[2]
+
+
+@pytest.mark.parametrize(
+    ("facts", "written"),
+    [
+        ({}, {}),
+        ({"no_answer": False}, {"no_answer": False}),
+        ({"no_answer": True, "no_answer_threshold": -1.25}, {"no_answer": True, "no_answer_threshold": -1.25}),
+    ],
+)
+def test_no_answer_travels_with_the_folder(tmp_path, facts, written):
+    from transformers import AutoModelForQuestionAnswering
+
+    model = reader(**facts)
+    model.save(tmp_path / "ours")
+    raw = json.loads((tmp_path / "ours" / "config.json").read_text())
+    assert {key: value for key, value in raw.items() if "answer" in key} == written
+    AutoModelForQuestionAnswering.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    for name in ("ours", "theirs"):
+        again = qkv.load(tmp_path / name, device="cpu")
+        assert again.no_answer == facts.get("no_answer")
+        assert again.no_answer_threshold == facts.get("no_answer_threshold", 0.0)
+    again = qkv.load(tmp_path / "ours", device="cpu")
+    assert again.answer([QUESTION], CONTEXT) == model.answer([QUESTION], CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"no_answer": "yes"}, "no_answer must be true or false, got 'yes'"),
+        ({"no_answer": 1}, "no_answer must be true or false, got 1"),
+        ({"no_answer": True, "no_answer_threshold": math.nan}, "no_answer_threshold must be a finite number, got nan"),
+        ({"no_answer": True, "no_answer_threshold": "0"}, "no_answer_threshold must be a finite number, got '0'"),
+        ({"no_answer": True, "no_answer_threshold": True}, "no_answer_threshold must be a finite number, got True"),
+    ],
+)
+def test_what_cannot_be_is_damage(tmp_path, facts, said):
+    reader().save(tmp_path / "model")
+    file = tmp_path / "model" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+    with pytest.raises(QkvError, match=f"config.json holds what cannot be: {said}"):
+        qkv.load(tmp_path / "model", device="cpu")
 
 
 def test_one_context_for_all_and_any_company():

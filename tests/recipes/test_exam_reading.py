@@ -77,6 +77,18 @@ def test_an_answer_may_be_empty_only_where_questions_have_none(tmp_path, monkeyp
         assert f1.count == 2
 
 
+@pytest.mark.parametrize("threshold", [None, -1000.0, 1000.0])
+def test_what_the_folder_says_about_no_answer_is_scored(tmp_path, threshold):
+    facts = {"no_answer": False} if threshold is None else {"no_answer": True, "no_answer_threshold": threshold}
+    files, _ = write_questions(tmp_path / "test.json", [("who?", ["mat"]), ("why?", []), ("when?", [])])
+    exact, f1 = evaluate(make_reader("span", **facts), files)
+    nothing = threshold == -1000.0  # everything stays unanswered: two of three are right, as SQuAD 2.0 counts them
+    assert (exact.parts["unanswerable"], f1.parts["unanswerable"]) == ((1, 1) if nothing else (0, 0))
+    assert exact.value == pytest.approx(2 / 3) if nothing else exact.value == exact.parts["answerable"] / 3
+    files, _ = write_questions(tmp_path / "test.json", [("who?", ["mat"])])  # even where every question has an answer
+    assert evaluate(make_reader("span", **facts), files)[1].value == 0 or not nothing
+
+
 def test_classes_that_nobody_named_are_numbers(tmp_path):
     model = make_reader("pool", "classify")
     texts = ["the cat", "two dogs play", "tea"]

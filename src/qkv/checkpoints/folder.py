@@ -7,6 +7,7 @@ What Hugging Face has no name for (a recurrent network, a BERT with rotary posit
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class Folder:
         pooling: how sentences are pooled, mean or first.
         several: an example may have any number of the labels, not just one.
         threshold: how likely a label must be to be given, where there are several.
+        no_answer: whether a reader may say that there is no answer; None where the folder does not tell.
+        no_answer_threshold: by how much no answer must score above the best span to be given.
     """
 
     config: Any
@@ -52,6 +55,8 @@ class Folder:
     pooling: str = "mean"
     several: bool = False
     threshold: float = 0.5
+    no_answer: bool | None = None
+    no_answer_threshold: float = 0.0
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
@@ -64,7 +69,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
     tensors = read_weights(folder)
     try:
         config = override(read_config(raw, set(tensors)), {})  # their values are checked as ours are
-        labels, threshold = _labels(raw), _threshold(raw)
+        labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
         with torch.device("meta"):
             model = build(config)
     except KeyError as error:
@@ -75,7 +80,8 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
     several = raw.get("problem_type") == SEVERAL
-    return Folder(config, model.eval(), TextTokenizer.find(folder), labels, _pooling(folder), several, threshold)
+    tokenizer, pooling = TextTokenizer.find(folder), _pooling(folder)
+    return Folder(config, model.eval(), tokenizer, labels, pooling, several, threshold, *no_answer)
 
 
 def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
@@ -110,6 +116,10 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     raw = config_json(folder.config, folder.labels, several=folder.several) | {"dtype": dtype}
     if folder.several:
         raw["threshold"] = folder.threshold
+    if folder.no_answer is not None:
+        raw["no_answer"] = folder.no_answer
+    if folder.no_answer:
+        raw["no_answer_threshold"] = folder.no_answer_threshold
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
     theirs = export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours
@@ -173,6 +183,15 @@ def _threshold(raw: Mapping[str, Any]) -> float:
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise UsageError(f"the threshold must be from 0 to 1, got {threshold!r}")
     return float(threshold)
+
+
+def _no_answer(raw: Mapping[str, Any]) -> tuple[bool | None, float]:
+    allowed, threshold = raw.get("no_answer"), raw.get("no_answer_threshold", 0.0)
+    if allowed is not None and not isinstance(allowed, bool):
+        raise UsageError(f"no_answer must be true or false, got {allowed!r}")
+    if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
+        raise UsageError(f"no_answer_threshold must be a finite number, got {threshold!r}")
+    return allowed, float(threshold)
 
 
 def _pooling(folder: Path) -> str:

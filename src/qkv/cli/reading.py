@@ -113,7 +113,14 @@ def answer(
         str | None, typer.Option(help="The text that holds the answers.", show_default=False)
     ] = None,
     nbest: Annotated[int, typer.Option(help="Answers to each question, on lines that begin with its number.")] = 1,
-    no_answer: Annotated[bool, typer.Option("--no-answer", help="Allow no answer, which is an empty one.")] = False,
+    no_answer: Annotated[
+        bool | None,
+        typer.Option(
+            "--no-answer/--always-answer",
+            help="Allow no answer, which is an empty one, or never; as the folder says if not given.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:

@@ -5,10 +5,12 @@ An unanswerable question has no gold answer; the right prediction for it is the 
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -79,9 +81,8 @@ class AnswerF1:
 
     def add(self, prediction: str, golds: Sequence[str]) -> None:
         """Compare one answer with the gold answers; the best counts."""
-        wanted = _wanted(golds)
-        best = max(overlap(prediction, gold) for gold in wanted)
-        self._sums.add((1, best), (0, 1) if wanted[0] else (2, 3))
+        place = (0, 1) if _wanted(golds)[0] else (2, 3)
+        self._sums.add((1, _f1(prediction, golds)), place)
 
     def result(self) -> Score:
         """Return the mean; where some questions have no answer, the means of both kinds are parts."""
@@ -90,6 +91,29 @@ class AnswerF1:
         parts = {"answerable": totals[1] / totals[0], "unanswerable": totals[3] / totals[2]} if both else {}
         parts = {name: float(value) for name, value in parts.items()}
         return self._sums.score("answer-f1", _mean, signature="normalise:squad", parts=parts)
+
+
+def best_threshold(answers: Iterable[tuple[str, float, Sequence[str]]]) -> float:
+    """Choose when to give no answer: so that F1 over all questions is highest (Rajpurkar et al. 2018).
+
+    No answer is given where the doubt is above the threshold, which lies halfway between two doubts.
+
+    Args:
+        answers: the answer to each question, the doubt about it, and the gold answers. A doubt without end is about an
+            answer that is empty anyway.
+    """
+    rows = sorted((doubt, _f1(said, golds) - _f1("", golds)) for said, doubt, golds in answers if doubt < math.inf)
+    if not rows:
+        return 0.0
+    doubts = [doubt for doubt, _ in rows]
+    gains = list(accumulate((gain for _, gain in rows), initial=0.0))  # of answering so many with the least doubt
+    count = gains.index(max(gains))  # never between equal doubts: the least gain comes first there
+    edges = [doubts[0] - 1, *doubts, doubts[-1] + 1]
+    return (edges[count] + edges[count + 1]) / 2
+
+
+def _f1(prediction: str, golds: Sequence[str]) -> float:
+    return max(overlap(prediction, gold) for gold in _wanted(golds))
 
 
 def _mean(sums_RK: Array) -> Array:

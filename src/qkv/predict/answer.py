@@ -2,7 +2,8 @@
 
 A span's score is what its first token says as a start plus what its last says as an end (Devlin et al. 2019, section
 4.2). The spans of all windows share one softmax, so that they can be compared; over a single window it gives
-p(start) · p(end). The first token of a window stands for "no answer here", as in training.
+p(start) · p(end). The first token of a window stands for "no answer here", as in training; no answer is given where it
+scores above the best span by more than the folder's threshold (Rajpurkar et al. 2018).
 """
 
 from __future__ import annotations
@@ -67,26 +68,47 @@ def answer(
     contexts: str | Sequence[str],
     *,
     nbest: int = 1,
-    no_answer: bool = False,
+    no_answer: bool | None = None,
     max_length: int | None = None,
 ) -> list[Answer]:
     """Answer each question from its context; see `Model.answer`."""
+    read, cut = _read(model, questions, contexts, nbest, max_length)
+    if cut:
+        warnings.warn(f"{cut} of {len(questions)} questions were cut to half of a window", stacklevel=3)
+    allowed = model.no_answer if no_answer is None else no_answer
+    threshold = model.no_answer_threshold if allowed else None
+    return [_best(text, windows, nbest, threshold) for text, windows in read]
+
+
+def doubts(model: Runner, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, float]]:
+    """Return the best span of each context, and by how much no answer scores above it; of no span, infinitely."""
+    found = []
+    for context, windows in _read(model, questions, contexts)[0]:
+        (start, end), best = max(_spans(windows).items(), key=lambda item: item[1], default=((0, 0), -math.inf))
+        found.append((context[start:end], _nothing(windows) - best))
+    return found
+
+
+def _read(
+    model: Runner,
+    questions: Sequence[str],
+    contexts: str | Sequence[str],
+    nbest: int = 1,
+    max_length: int | None = None,
+) -> tuple[list[tuple[str, list[Scored]]], int]:
+    """Return the context of each question with what its windows say, and how many questions were cut."""
     tokenizer = reader(model, "answer", questions)
     texts = _checked(questions, contexts, nbest)
     limit = min(max_length or WINDOW, model.max_length or WINDOW)
     windows, cut = question_windows(tokenizer, readable(questions), readable(texts), limit)
-    if cut:
-        warnings.warn(f"{len(cut)} of {len(questions)} questions were cut to half of a window", stacklevel=3)
     flat = [window for some in windows for window in some]
     if not flat:
-        return []
+        return [], 0
     scores = model.logits([w.ids for w in flat], segments=[w.segments for w in flat], head="span")
     rest = iter(torch.cat(scores).float().cpu().split([len(window.ids) for window in flat]))
     said = [list(zip(some, islice(rest, len(some)), strict=True)) for some in windows]
-    return [
-        _best(text, [_scored(text, *one, nbest) for one in some], nbest, no_answer)
-        for text, some in zip(texts, said, strict=True)
-    ]
+    read = [(text, [_scored(text, *one, nbest) for one in some]) for text, some in zip(texts, said, strict=True)]
+    return read, len(cut)
 
 
 def _checked(questions: Sequence[str], contexts: str | Sequence[str], nbest: int) -> list[str]:
@@ -114,15 +136,27 @@ def _scored(context: str, window: Window, scores_L2: Tensor, count: int) -> Scor
     return Scored(spans, float(scores_L2[0].sum()), start + end)
 
 
-def _best(context: str, windows: Sequence[Scored], nbest: int, no_answer: bool) -> Answer:
-    """Compare the spans of all windows; where no answer is allowed, it must be the best of every window."""
+def _spans(windows: Sequence[Scored]) -> dict[tuple[int, int], float]:
+    """Put the spans of all windows together, each with its best score."""
     found: dict[tuple[int, int], float] = {}
     for window in windows:
         for place, score in window.spans.items():
             found[place] = max(score, found.get(place, -math.inf))
-    if no_answer or not found:
-        found[0, 0] = min(window.nothing for window in windows)
+    return found
+
+
+def _nothing(windows: Sequence[Scored]) -> float:
+    """Return the score of no answer, which every window must agree to."""
+    return min(window.nothing for window in windows)
+
+
+def _best(context: str, windows: Sequence[Scored], nbest: int, threshold: float | None) -> Answer:
+    """Compare the spans of all windows, and no answer where it is allowed: a threshold puts it back by so much."""
+    found = _spans(windows)
+    behind = {(0, 0): threshold or 0.0}  # no span is empty
+    if threshold is not None or not found:
+        found[0, 0] = _nothing(windows)
     total = float(torch.tensor([window.total for window in windows], dtype=torch.float64).logsumexp(0))
-    ranked = sorted(found.items(), key=lambda item: -item[1])[:nbest]
+    ranked = sorted(found.items(), key=lambda item: behind.get(item[0], 0.0) - item[1])[:nbest]
     answers = [Answer(context[a:b], a, b, math.exp(score - total)) for (a, b), score in ranked]
     return replace(answers[0], others=answers[1:])

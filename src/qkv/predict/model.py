@@ -72,7 +72,7 @@ class Model(Runner):
         contexts: str | Sequence[str],
         *,
         nbest: int = 1,
-        no_answer: bool = False,
+        no_answer: bool | None = None,
         max_length: int | None = None,
     ) -> list[Answer]:
         """Answer each question with a piece of its context; a context of any length is read whole, through windows.
@@ -81,7 +81,8 @@ class Model(Runner):
             questions: the questions.
             contexts: one context for each, or one for all.
             nbest: answers to each question; those after the best are its `others`.
-            no_answer: allow an empty answer, where the model holds it for likelier than any other.
+            no_answer: allow an empty answer, where its score is above that of any other by the folder's threshold, 0
+                if it has none; as the folder says where it is None.
             max_length: tokens of a window; 384, or what the model takes if that is less, where it is None.
         """
         return answer(self, questions, contexts, nbest=nbest, no_answer=no_answer, max_length=max_length)

@@ -62,6 +62,16 @@ class Runner:
         return self._folder.threshold
 
     @property
+    def no_answer(self) -> bool | None:
+        """Whether a reader may say that there is no answer; None where its folder does not tell."""
+        return self._folder.no_answer
+
+    @property
+    def no_answer_threshold(self) -> float:
+        """Where there may be no answer, by how much it must score above the best span."""
+        return self._folder.no_answer_threshold
+
+    @property
     def max_length(self) -> int | None:
         """The most tokens that model and tokenizer take, or None."""
         limits = [self.tokenizer and self.tokenizer.max_length, getattr(self.config, "max_length", None)]

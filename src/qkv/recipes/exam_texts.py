@@ -60,12 +60,15 @@ def _tags(exam: Exam) -> Iterator[tuple[list[str], tuple[str, ...]]]:
 
 
 def answers(exam: Exam) -> list[Score]:
-    """Score the best span over all windows of each context; where some questions have none, it may be empty."""
+    """Score the best span over all windows of each context; it may be empty where the folder says so.
+
+    Where the folder does not tell, it may be empty if some questions have no answer.
+    """
     longest, usual = exam.data.max_length, DataConfig().max_length
     asked = list(questions(list(exam.paths), **exam.reading))
     options = {
         "max_length": longest if longest != usual else None,
-        "no_answer": any(not question.answers for question in asked),
+        "no_answer": any(not one.answers for one in asked) if exam.model.no_answer is None else None,
     }
     said = (
         (found.text, [answer.text for answer in question.answers])

@@ -31,7 +31,7 @@ from qkv.training.tasks.table import TASKS
 
 @dataclass(frozen=True)
 class Prepared:
-    """A recipe with everything made that training needs."""
+    """A recipe with everything made that training needs; and of a reader, whether it may give no answer."""
 
     task: Task
     context: Context
@@ -39,6 +39,7 @@ class Prepared:
     folder: Path
     train: Store
     valid: Store
+    no_answer: bool | None
 
 
 def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
@@ -56,7 +57,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say) -> Prepared:
     found = stores(recipe, context, folder)
     if context.skipped.count:
         say(str(context.skipped))
-    return Prepared(task, context, model, folder, *found)
+    return Prepared(task, context, model, folder, *found, task.no_answer(recipe.data.train, recipe.data))
 
 
 def with_columns(recipe: Recipe, say: Say) -> DataConfig:

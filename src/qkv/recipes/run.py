@@ -26,11 +26,14 @@ from qkv.data.store import Store
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.claim import claim
+from qkv.recipes.no_answer import choose_threshold
 from qkv.recipes.prepare import Prepared, prepare
 from qkv.recipes.schema import Recipe, Say
+from qkv.recipes.stores import valid_questions
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job
+from qkv.training.tasks.answer import AnswerTask
 
 READERS = ("classify", "regress", "tag", "answer", "twins")
 
@@ -52,6 +55,8 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
     outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
+    if outcome.finished and isinstance(prepared.task, AnswerTask) and prepared.no_answer:
+        choose_threshold(folder, valid_questions(prepared.task, recipe.data), device=device, say=say)
     return outcome
 
 
@@ -72,7 +77,8 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Jo
     def finish(module: nn.Module, where: Path) -> None:
         for name, (numbers, part) in task.saved(module, context.config, context.settings).items():
             tokenizer = _limited(context.tokenizer, recipe, numbers)
-            found = Folder(numbers, part, tokenizer, context.labels, several=bool(recipe.data.separator))
+            several, no_answer = bool(recipe.data.separator), prepared.no_answer
+            found = Folder(numbers, part, tokenizer, context.labels, several=several, no_answer=no_answer)
             if where / name != prepared.folder:
                 write_folder(found, where / name)
                 continue

@@ -12,12 +12,14 @@ from pathlib import Path
 from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
 from qkv.data.bad_rows import BadRows
+from qkv.data.examples import Question
 from qkv.data.files import digest_of, stored_file
 from qkv.data.split import held_out, sentence_key, stratified
 from qkv.data.store import Store
 from qkv.data.store_writer import NoRows
 from qkv.recipes.schema import Recipe
 from qkv.training.config import DataConfig
+from qkv.training.tasks.answer import AnswerTask
 from qkv.training.tasks.base import Context, Row, Task
 from qkv.training.tasks.classify import ClassifyTask
 from qkv.training.tasks.table import TASKS
@@ -77,6 +79,14 @@ def _held_out(task: Task, data: DataConfig) -> Keep:
 
         return lambda number, _: number in chosen()  # an example is a row
 
+    if isinstance(task, AnswerTask):
+
+        @cache
+        def asked() -> set[int]:
+            return {i for i, one in enumerate(task.examples(data.train, data)) if _is_held_out(one, data)}
+
+        return lambda _, row: row["question"] in asked()  # all windows of a question stay together
+
     def out(number: int, row: Row) -> bool:
         del number
         # texts kept beside their ids (for dropout of merges) say nothing that the ids do not
@@ -84,3 +94,14 @@ def _held_out(task: Task, data: DataConfig) -> Keep:
         return held_out(json.dumps(ids), data.held_out, SEED)
 
     return out
+
+
+def valid_questions(task: AnswerTask, data: DataConfig) -> list[Question]:
+    """Return the questions that a reader is validated on."""
+    if data.valid:
+        return list(task.examples(data.valid, data))
+    return [one for one in task.examples(data.train, data) if _is_held_out(one, data)]
+
+
+def _is_held_out(one: Question, data: DataConfig) -> bool:
+    return held_out(f"{sentence_key(one.question)}\n{one.context}", data.held_out, SEED)

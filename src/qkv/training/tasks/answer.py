@@ -10,7 +10,7 @@ import torch
 
 from qkv.common.batch import Spans
 from qkv.common.config import from_dict
-from qkv.data.examples import Answer
+from qkv.data.examples import Answer, Question
 from qkv.data.questions import questions
 from qkv.data.store import Store
 from qkv.objectives.span import AnswerSpan
@@ -25,23 +25,32 @@ class AnswerTask(Task):
 
     heads = ("span",)
 
+    def examples(self, paths: Sequence[str], data: DataConfig) -> Iterator[Question]:
+        """Read questions."""
+        return questions(list(paths), bad=data.bad)
+
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield questions and contexts."""
-        for example in questions(list(paths), bad=data.bad):
+        for example in self.examples(paths, data):
             yield example.question
             yield example.context
 
+    def no_answer(self, paths: Sequence[str], data: DataConfig) -> bool:
+        """Say whether some questions have no answer."""
+        return any(not example.answers for example in self.examples(paths, data))
+
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise each question with each window of its context."""
+        """Tokenise each question with each window of its context; a row has the number of its question."""
         limit, shortened = min(context.data.max_length, context.config.max_length), 0
-        for chunk in chunks(questions(list(paths), **context.reading), 200):
-            asked, contexts = [example.question for example in chunk], [example.context for example in chunk]
+        for chunk in chunks(enumerate(questions(list(paths), **context.reading)), 200):
+            asked, contexts = [example.question for _, example in chunk], [example.context for _, example in chunk]
             windows, cut = question_windows(context.text, asked, contexts, limit)
             shortened += len(cut)
-            for example, found in zip(chunk, windows, strict=True):
+            for (number, example), found in zip(chunk, windows, strict=True):
                 for window in found:
                     start, end = place(window, example.answers[0]) if example.answers else (0, 0)
-                    yield {"ids": window.ids, "segments": window.segments, "start": start, "end": end}
+                    row = {"ids": window.ids, "segments": window.segments, "start": start, "end": end}
+                    yield row | {"question": number}
         if shortened:
             context.say(f"{shortened} questions are longer than half of {limit} tokens and were cut")
 

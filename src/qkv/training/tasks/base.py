@@ -88,6 +88,11 @@ class Task:
         del paths, data
         return ()
 
+    def no_answer(self, paths: Sequence[str], data: DataConfig) -> bool | None:
+        """Say whether some questions have no answer; None where nothing is asked."""
+        del paths, data
+        return None
+
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Yield the columns of each example."""
         raise NotImplementedError
