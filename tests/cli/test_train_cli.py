@@ -51,6 +51,17 @@ def test_train_then_translate_then_evaluate(trained: Path, aligned: list[str]) -
     assert json.loads(run("evaluate", str(trained), *aligned, "--json"))["BLEU"]["count"] == 20
 
 
+def test_a_header_is_not_a_pair(trained: Path, aligned: list[str], tmp_path: Path) -> None:
+    import csv
+
+    pairs = list(zip(*(Path(file).read_text().splitlines() for file in aligned), strict=True))
+    said = json.loads(run("evaluate", str(trained), *aligned, "--json"))
+    for header in (["en", "fr"], ["source", "target"], ["id", "English", "French"]):
+        with (tmp_path / "table.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([header, *([i, *pair][-len(header) :] for i, pair in enumerate(pairs))])
+        assert json.loads(run("evaluate", str(trained), str(tmp_path / "table.csv"), "--json")) == said
+
+
 def test_resume_of_a_run_that_is_done(trained: Path) -> None:
     again = ("--set", f"out={trained}", "train.workers=1")
     assert json.loads(run("train", "phrasebook", "--debug", "--json", "--resume", *again))["steps"] == 4

@@ -213,6 +213,14 @@ def test_an_empty_side_is_a_bad_row(write):
         ("a.tsv", "id\ttgt\tsrc\n1\teins\tone\n2\tzwei\ttwo\n", None),
         ("a.tsv", "de\ten\neins\tone\nzwei\ttwo\n", ("en", "de")),
         ("a.csv", "eins,one\nzwei,two\n", ("#1", 0)),
+        ("a.csv", "en,de\none,eins\ntwo,zwei\n", None),
+        ("a.csv", "Source,Target\none,eins\ntwo,zwei\n", None),
+        ("a.csv", "id,Target ,Source\n1,eins,one\n2,zwei,two\n", None),
+        ("a.csv", "id,en-GB,deu_Latn,score\n1,one,eins,5\n2,two,zwei,4\n", None),
+        ("a.tsv", "English\tGerman\none\teins\ntwo\tzwei\n", None),
+        ("a.tsv", "text_en\tsentence_de\none\teins\ntwo\tzwei\n", None),
+        ("a.txt", "en\tde\none\teins\ntwo\tzwei\n", None),
+        ("a.jsonl", '{"id": 1, "en": "one", "de": "eins"}\n{"id": 2, "en": "two", "de": "zwei"}\n', None),
         ("a.jsonl", '{"en": "one", "de": "eins"}\n{"de": "zwei", "en": "two"}\n', None),
         ("a.jsonl", '{"i": 1, "en": "one", "de": "eins"}\n{"i": 2, "en": "two", "de": "zwei"}\n', ("en", "de")),
         ("a.jsonl", '{"translation": {"en": "one", "de": "eins"}}\n{"translation": {"en": "two", "de": "zwei"}}', "ed"),
@@ -224,11 +232,24 @@ def test_tables_of_pairs(write, name, text, columns):
     assert pairs == [("one", "eins"), ("two", "zwei")]
 
 
+@pytest.mark.parametrize(
+    "first",
+    [("It is.", "Es ist."), ("Go", "Geh"), ("no", "no"), ("German is fun", "German"), ("it", "er"), ("en", "")],
+)
+def test_a_first_pair_is_no_header(write, first):
+    rows = [list(first), ["two", "zwei"]]
+    found = parallel(write("a.tsv", "".join("\t".join(row) + "\n" for row in rows)), bad="skip", skipped=BadRows())
+    assert [[pair.source, pair.target] for pair in found] == [row for row in rows if all(row)]
+
+
 def test_tables_with_bad_rows_and_unclear_columns(write):
+    path = write("a.csv", "en,de,fr\none,eins,un\n")
+    assert message(parallel(path)) == "a.csv:1: name the columns of source and target as text and second (en, de, fr)"
+    assert [pair.target for pair in parallel(path, columns=("en", "fr"))] == ["un"]
     path = write("a.tsv", "one\teins\ntwo\n")
     assert message(parallel(path)) == "a.tsv:2: 1 cells, but column #1 is asked for"
     path = write("a.jsonl", '{"en": "a", "de": "b", "fr": "c"}\n')
-    assert message(parallel(path)) == "a.jsonl:1: give the two columns of source and target (en, de, fr)"
+    assert message(parallel(path)) == "a.jsonl:1: name the columns of source and target as text and second (en, de, fr)"
 
 
 def test_a_member_of_an_archive_as_a_table(write, tmp_path):

@@ -17,10 +17,11 @@ from qkv.data.bad_rows import BadRows, check_policy, sift
 from qkv.data.columns import has_header
 from qkv.data.examples import Parallel
 from qkv.data.files import Paths, expand, read_lines
+from qkv.data.languages import is_language
 from qkv.data.split import PARTS, cut_part, keeper
 from qkv.data.tables import Column, Table, as_column, find_format, open_table, shorten, text_of
 
-PAIRS = (("source", "target"), ("src", "tgt"))
+PAIRS = (("source", "target"), ("src", "tgt"), ("original", "translation"))
 
 
 def parallel(
@@ -39,7 +40,8 @@ def parallel(
     Args:
         paths: two text files, source first; or tables, of which a file with tabs in its first line is one.
         columns: the source and the target column of a table; by default named source and target (or src and tgt), or
-            the first two of TSV and CSV, or the only two of JSONL.
+            the only two that are named after languages (en and de), or the first two of TSV and CSV, or the only two of
+            JSONL.
         format: tsv, csv, jsonl or parquet, where the names do not tell it.
         header: whether the first line of a table holds names; None sees for itself.
         bad: stop at a pair with an empty side, or skip it.
@@ -124,13 +126,17 @@ def _rows(table: Table, columns: Sequence[Column] | None, header: bool | None) -
 
 
 def _usual_pair(table: Table) -> list[Column]:
+    known = {name.strip().lower(): name for name in reversed(table.names)}
     for pair in PAIRS:
-        if all(name in table.names for name in pair):
-            return list(pair)
-    if table.has_cells or len(table.names) == 2:
+        if all(name in known for name in pair):
+            return [known[name] for name in pair]
+    languages = list(dict.fromkeys(name for name in table.names if is_language(name)))
+    if len(languages) == 2:
+        return [*languages]
+    if len(languages) < 2 and (table.has_cells or len(table.names) == 2):
         return [0, 1]
     there = ", ".join(shorten(name) for name in table.names)
-    raise UsageError(f"{table.start}: give the two columns of source and target ({there})")
+    raise UsageError(f"{table.start}: name the columns of source and target as text and second ({there})")
 
 
 def _pair(where: str, cells: Sequence[Any]) -> Parallel:
