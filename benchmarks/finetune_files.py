@@ -25,9 +25,10 @@ class Bench:
         recipe: qkv's; it says what kind of task it is.
         metric: the score that is reported.
         train: files under the data folder.
-        dev: what rates are chosen by; empty holds out some of the training examples.
+        dev: what settings are chosen by; empty holds out some of the training examples.
         test: what is reported.
-        columns: how train and dev are read.
+        columns: how the files are read.
+        dev_columns: how dev is read, where it differs.
         test_columns: how test is read, where it differs.
         epochs: of both sides.
         ours: changes of qkv's recipe, by dotted keys.
@@ -42,6 +43,7 @@ class Bench:
     dev: tuple[str, ...]
     test: tuple[str, ...]
     columns: dict[str, Any] = field(default_factory=dict)
+    dev_columns: dict[str, Any] | None = None
     test_columns: dict[str, Any] | None = None
     epochs: float = 3
     ours: dict[str, Any] = field(default_factory=dict)
@@ -51,31 +53,39 @@ class Bench:
 
     @property
     def kind(self) -> str:
-        """What is learned: classify, regress, tag or answer."""
-        return "classify" if self.recipe == "pairs" else self.recipe
+        """What is learned: classify, regress, tag, answer or twins."""
+        return {"pairs": "classify", "sentence-embeddings": "twins"}.get(self.recipe, self.recipe)
 
 
-def glue(name: str) -> dict[str, tuple[str, ...]]:
-    dev = (f"glue/{name}/dev.tsv.gz",)
-    return {"train": (f"glue/{name}/train.tsv.gz",), "dev": dev, "test": dev}
+def glue(name: str, choose: str = "dev.tsv.gz") -> dict[str, tuple[str, ...]]:
+    """Name GLUE's files: dev is what is reported, so a labelled test set, where there is one, is what is chosen by."""
+    files = {"train": "train.tsv.gz", "dev": choose, "test": "dev.tsv.gz"}
+    return {part: (f"glue/{name}/{file}",) for part, file in files.items()}
 
 
-def columns(text: str | int, second: str | None, label: str | int, **more: Any) -> dict[str, Any]:
+def columns(text: str | int | None, second: str | int | None, label: str | int | None, **more: Any) -> dict[str, Any]:
     return {"text": text, "second": second, "label": label, **more}
 
 
 GRID = (3e-5, 5e-5, 1e-4, 1.5e-4)  # rates that are tried with --grid
 SHIFTS = tuple(f"squad/squadshifts/{name}_v1.0.json.gz" for name in ("new_wiki", "amazon_reviews", "reddit"))
+STS_B: dict[str, Any] = {
+    **glue("STS-B", "sts-test.labelled.tsv.gz"), "columns": columns("sentence1", "sentence2", "score"),
+    "dev_columns": columns(5, 6, 4, header=False), "epochs": 5, "lr": 1e-4,
+}  # fmt: skip
 TASKS: dict[str, Bench] = {
     "CoLA": Bench(
         "classify", "matthews", **glue("CoLA"), columns=columns(3, None, 1, header=False), epochs=5, lr=1e-4,
     ),
     "MRPC": Bench(
-        "pairs", "accuracy", **glue("MRPC"), columns=columns("#1 String", "#2 String", "Quality"), epochs=5, lr=1e-4,
+        "pairs", "accuracy", **glue("MRPC", "msr_paraphrase_test.txt.gz"), epochs=5, lr=1e-4,
+        columns=columns("#1 String", "#2 String", "Quality", format="tsv"),
     ),
     "STS-B": Bench(
-        "regress", "spearman", **glue("STS-B"), columns=columns("sentence1", "sentence2", "score"), epochs=5, lr=1e-4,
-        ours={"optim.lr": 1e-4, "train.ema": 0.99},
+        "regress", "spearman", **STS_B, ours={"optim.lr": 1e-4, "train.ema": 0.99},
+    ),
+    "STS-B-cosine": Bench(
+        "sentence-embeddings", "spearman", **STS_B, ours={"objective.scale_scores": 5.0, "train.tokens": 1024},
     ),
     "RTE": Bench(
         "pairs", "accuracy", **glue("RTE"), columns=columns("sentence1", "sentence2", "label"), epochs=5, lr=1e-4,
@@ -86,7 +96,7 @@ TASKS: dict[str, Bench] = {
     ),
     "SST-2": Bench(
         "classify", "accuracy", ("glue/SST-2/train.tsv.gz",), ("glue/SST-2/dev.tsv.gz",), ("sst/stsa.binary.test.gz",),
-        columns("sentence", None, "label"), columns(None, None, None, format="label-first"),
+        columns=columns("sentence", None, "label"), test_columns=columns(None, None, None, format="label-first"),
     ),
     "squad": Bench(
         "answer", "answer-f1", SHIFTS, (), ("squad/dev-v1.1.rebuilt.json.gz",), max_length=384, lr=1e-4,
@@ -105,12 +115,12 @@ def write(bench: Bench, data: Path, folder: Path, limit: int | None) -> None:
     draw = random.Random(0)
     parts = {"train": _shuffled(bench, data, bench.train, draw)}
     if bench.dev:
-        parts["dev"] = list(_rows(bench, data, bench.dev, bench.columns))
+        parts["dev"] = list(_rows(bench, data, bench.dev, bench.dev_columns or bench.columns))
     else:
         number = round(HELD_OUT * len(parts["train"]))
         parts["dev"], parts["train"] = parts["train"][:number], parts["train"][number:]
-    test_columns = bench.columns if bench.test_columns is None else bench.test_columns
-    parts["test"] = parts["dev"] if bench.test == bench.dev else list(_rows(bench, data, bench.test, test_columns))
+    test = bench.test_columns or bench.columns
+    parts["test"] = parts["dev"] if bench.test == bench.dev else list(_rows(bench, data, bench.test, test))
     for name, rows in parts.items():
         kept = rows if limit is None else draw.sample(rows, min(limit, len(rows)))
         text = "\n".join(json.dumps(row, ensure_ascii=False) for row in kept)
@@ -136,7 +146,7 @@ def _rows(bench: Bench, data: Path, files: tuple[str, ...], how: dict[str, Any])
             yield {"id": q.id, "question": q.question, "context": q.context, "answers": answers}
     elif bench.kind == "tag":
         yield from ({"tokens": s.words, "tags": s.tags} for s in tagged(paths))
-    elif bench.kind == "regress":
+    elif bench.kind in ("regress", "twins"):
         yield from ({"text": e.text, "second": e.second, "label": e.score} for e in rated(paths, **how))
     else:
         yield from ({"text": e.text, "second": e.second, "label": e.labels[0]} for e in classified(paths, **how))

@@ -42,7 +42,7 @@ def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, lr: float | None
 
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
         pair = {"data.second": "second"} if bench.columns.get("second") else {}
-        named = {"data.text": "text", "data.label": "label", **pair} if bench.kind in ("classify", "regress") else {}
+        named = {} if bench.kind in ("tag", "answer") else {"data.text": "text", "data.label": "label", **pair}
         given = {
             "model.init": str(minilm), "out": f"{place}/run", "data.train": [str(files / "train.jsonl")],
             "data.valid": [str(files / "dev.jsonl")], "data.max_length": bench.max_length, "train.seed": seed,
@@ -54,10 +54,24 @@ def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, lr: float | None
         outcome = run_recipe(recipe, say=lambda _: None)
         seconds = time.perf_counter() - start
         model, scores = load(recipe.out), {}
-        for name in ("dev", "test"):
-            found = evaluate(model, [str(files / f"{name}.jsonl")], recipe.data)
+        for name in ("dev", "test")[bench.test == bench.dev :]:
+            path = str(files / f"{name}.jsonl")
+            found = [cosines(model, path)] if bench.kind == "twins" else evaluate(model, [path], recipe.data)
             scores[name] = {score.name: score.value for score in found}
+    scores = {"dev": scores["test"], **scores}
     return {**scores, "seconds": seconds, "train_seconds": outcome.energy["seconds"], "steps": outcome.step}
+
+
+def cosines(model: Any, path: str) -> Any:
+    """Score the cosines of a model of sentence vectors."""
+    from qkv.data.labelled import rated
+    from qkv.evaluation.correlation import Spearman
+
+    examples, metric = list(rated([path], second="second")), Spearman()
+    first, second = (model.embed([getattr(e, side) for e in examples], normalize=True) for side in ("text", "second"))
+    for cosine, example in zip((first * second).sum(-1).tolist(), examples, strict=True):
+        metric.add(cosine, example.score)
+    return metric.result()
 
 
 def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -> Found:
@@ -132,6 +146,9 @@ def main() -> None:
     args = parser.parse_args()
     import transformers
 
+    if "trainer" in args.sides and importlib.util.find_spec("accelerate") is None:
+        print("the side trainer is left out: it needs the package accelerate")
+        args.sides.remove("trainer")
     minilm, work = minilm_folder(args.model), Path(tempfile.mkdtemp(prefix="finetune-"))
     for task in args.tasks:
         write(TASKS[task], args.data, work / task, args.limit)

@@ -15,6 +15,7 @@ import argparse
 import bz2
 import itertools
 import json
+import statistics
 import time
 import zipfile
 from collections.abc import Iterator
@@ -139,9 +140,18 @@ def fill(kind: str, work: Path) -> dict[str, list[str]]:
     }
 
 
-def fine_tuned(name: str, data: str, work: str, seeds: int, epochs: float, tasks: tuple[str, ...]) -> dict[str, Any]:
-    out = f"{work}/glue-{name}"
-    return glue(f"{data}/glue", f"{work}/{name}", out=out, tasks=tasks, epochs=epochs, seeds=seeds, say=lambda _: None)
+def fine_tuned(name: str, task: str, data: str, work: str, seeds: int, epochs: float) -> dict[str, Any]:
+    """Fine-tune and score one model for one task, with every seed; validated and saved once, at the end."""
+    out, once = f"{work}/glue-{name}-{task}", {"train.validate_every": 1e9, "train.save_every": 1e9, "train.workers": 1}
+    model, where = f"{work}/{name}", f"{data}/glue"
+    torch.set_num_threads(1)
+    return glue(where, model, out=out, tasks=(task,), epochs=epochs, seeds=seeds, changes=once, say=lambda _: None)
+
+
+def together(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put the scores of one model on several tasks side by side."""
+    scores = {task: metrics for one in found for task, metrics in one["scores"].items()}
+    return {**found[0], "scores": scores, "average": statistics.fmean(one["average"] for one in found)}
 
 
 def main() -> None:
@@ -163,7 +173,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=5)
-    parser.add_argument("--jobs", type=int, default=4, help="models that are fine-tuned at a time")
+    parser.add_argument("--jobs", type=int, default=4, help="tasks that are fine-tuned at a time")
     parser.add_argument("--out", type=Path, default=Path("pretrain_small.json"))
     args = parser.parse_args()
     found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.cuda.is_available()}
@@ -175,10 +185,11 @@ def main() -> None:
         return
     names = [name for kind in args.kinds for name in (kind, f"first-{kind}")]
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        given = (str(args.data), str(args.work), args.seeds, args.epochs, tuple(args.tasks))
-        asked = {name: pool.submit(fine_tuned, name, *given) for name in names}
-        for name, future in asked.items():
-            found[name] = future.result()
+        given = (str(args.data), str(args.work), args.seeds, args.epochs)
+        longest = sorted(args.tasks, key=lambda task: task != "SST-2")
+        asked = {(name, task): pool.submit(fine_tuned, name, task, *given) for task in longest for name in names}
+        for name in names:
+            found[name] = together([asked[name, task].result() for task in args.tasks])
             args.out.write_text(json.dumps(found, indent=1) + "\n")
             print(table(found[name]), flush=True)
 
