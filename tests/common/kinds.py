@@ -7,11 +7,15 @@ from typing import Any
 import torch
 
 from qkv.common.batch import Following, Labelled, Masked, Pairs, Spans, Tokens, Translated
+from qkv.models import catalogue
+from qkv.models.electra import ElectraPair, build_pair
 from qkv.objectives.classify import Classify
 from qkv.objectives.language import MaskedToken, NextToken
+from qkv.objectives.replaced import ReplacedToken
 from qkv.objectives.span import AnswerSpan
 from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
+from tests.contracts.entries import shrink
 
 
 def tokens(lengths: list[int], seed: int = 0) -> Tokens:
@@ -48,3 +52,12 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     ),
     "tagged": ("bert-base", lambda n: Labelled(tokens(n), tokens(n).ids % 2), Tag(), {"heads": ["tag"]}),
 }
+
+
+def replaced_model() -> ElectraPair:
+    """A generator and a discriminator: no preset is a pair."""
+    sizes = [shrink(catalogue.preset(name), dropout=0.0) for name in ("electra-small-generator", "electra-small")]
+    return build_pair(generator=sizes[0], discriminator=sizes[1])
+
+
+REPLACED = ReplacedToken(temperature=1e-6)  # draws the best guess: the same however many rows there are

@@ -13,7 +13,7 @@ from qkv.common.batch import Twins, layouts
 from qkv.common.fixed import Form
 from qkv.models import catalogue
 from qkv.objectives.parts import weighted
-from tests.common.kinds import KINDS, tokens, translated
+from tests.common.kinds import KINDS, REPLACED, masked, replaced_model, tokens, translated
 from tests.contracts.entries import make, shrink
 
 LENGTHS = st.lists(st.integers(2, 9), min_size=1, max_size=6)
@@ -37,6 +37,24 @@ def test_the_loss_is_the_same_and_all_shapes_are_one(kind: str, several: list[li
             mine, theirs = (weighted(objective(model, b), objective.weights) for b in (fixed, batch))
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     assert len(seen) == 1
+
+
+@given(several=st.lists(LENGTHS, min_size=2, max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_electra_asks_nothing_of_fillers(several: list[list[int]]) -> None:
+    torch.manual_seed(0)
+    model, batches = replaced_model().eval(), [masked(lengths) for lengths in several]
+    form = Form.of(batches)
+    assert form is not None
+    for batch in batches:
+        fixed = form.fill(batch)
+        assert fixed is not None
+        with torch.no_grad():
+            mine, theirs = (REPLACED(model, b) for b in (fixed, batch))
+        torch.testing.assert_close(
+            weighted(mine, REPLACED.weights), weighted(theirs, REPLACED.weights), atol=1e-4, rtol=1e-4
+        )
+        assert mine["replaced"].count == theirs["replaced"].count == REPLACED.counts(fixed)["replaced"]
 
 
 @given(small=LENGTHS, large=LENGTHS)

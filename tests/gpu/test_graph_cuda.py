@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from qkv.models import catalogue
 from qkv.training.config import TrainConfig
 from qkv.training.loop import one_step, recorder_of
 from qkv.training.optim import OptimConfig
 from qkv.training.run import Job, Run
-from tests.common.kinds import KINDS
+from tests.common.kinds import KINDS, REPLACED, masked, replaced_model
 from tests.contracts.entries import make, shrink
 
 pytestmark = pytest.mark.gpu
@@ -32,12 +33,15 @@ def losses(
     agreement: float = 0.0,
     layer_decay: float = 1.0,
 ) -> list[float]:
-    preset, build, objective, changes = KINDS[kind]
+    torch.manual_seed(0)
+    model: nn.Module
+    if kind == "replaced":
+        model, build, objective = replaced_model().cuda().train(), masked, REPLACED
+    else:
+        preset, build, objective, changes = KINDS[kind]
+        model = make(shrink(catalogue.preset(preset, **changes), dropout=dropout)).cuda().train()
     if agreement:
         objective = replace(objective, agreement=agreement)
-    torch.manual_seed(0)
-    config = shrink(catalogue.preset(preset, **changes), dropout=dropout)
-    model = make(config).cuda().train()
 
     def batches(position: int) -> Iterator[tuple[Any, int]]:
         while True:
@@ -58,7 +62,7 @@ def losses(
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "replaced"])
 def test_recorded_steps_give_the_losses_of_ordinary_ones(kind: str, optimizer: str, tmp_path: Path) -> None:
     plain = losses(kind, tmp_path, compile="no", optimizer=optimizer)
     recorded = losses(kind, tmp_path, compile="record", optimizer=optimizer)

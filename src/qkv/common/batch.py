@@ -101,12 +101,14 @@ class Masked:
         rows: the rows that are asked for. Shape: [M].
         wanted: the tokens that stood there. Shape: [M].
         pairs: for each sequence, 0 if its second sentence follows its first and 1 if not, or None. Shape: [B].
+        real: how many rows there are before the fillers, or None for all. Shape: [].
     """
 
     tokens: Tokens
     rows: Tensor
     wanted: Tensor
     pairs: Tensor | None = None
+    real: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,8 +98,9 @@ class Form:
             free = np.ones(self.rows[0], dtype=bool)  # rows that are not hidden: each is asked once, if they are enough
             free[batch.rows.numpy()] = False
             more = np.resize(free.nonzero()[0], self.targets - len(batch.rows))
-            rows = torch.cat([batch.rows, torch.from_numpy(more)])
-            return Masked(_tokens(batch.tokens, filled[0]), rows, _pad(batch.wanted, self.targets, IGNORED), pairs)
+            rows, real = torch.cat([batch.rows, torch.from_numpy(more)]), torch.tensor(len(batch.tokens.ids))
+            wanted = _pad(batch.wanted, self.targets, IGNORED)
+            return Masked(_tokens(batch.tokens, filled[0]), rows, wanted, pairs, real)
         if isinstance(batch, Spans):
             ends = (_pad(side, self.sequences, IGNORED) for side in (batch.starts, batch.ends))
             return Spans(_tokens(batch.tokens, filled[0]), *ends)

@@ -57,7 +57,8 @@ class ReplacedToken:
 
     def counts(self, batch: Masked) -> dict[str, Tensor]:
         """Count hidden tokens for the generator, all tokens for the discriminator."""
-        return {"mlm": number_asked(batch.wanted), "replaced": torch.tensor(len(batch.tokens.ids))}
+        real = torch.tensor(len(batch.tokens.ids)) if batch.real is None else batch.real
+        return {"mlm": number_asked(batch.wanted), "replaced": real}
 
     def __call__(self, model: Pair, batch: Masked) -> Losses:
         """Fill the masks, then ask every token."""
@@ -76,9 +77,16 @@ def draw(scores: Tensor, temperature: float) -> Tensor:
 
 
 def fill(batch: Masked, drawn: Tensor) -> tuple[Tokens, Tensor]:
-    """Put drawn tokens where tokens were hidden; returns what is then read, and 1 where it is not the original."""
+    """Put drawn tokens where tokens were hidden; returns what is then read, and 1 where it is not the original.
+
+    Nothing is asked of fillers.
+    """
     kept = batch.tokens.ids[batch.rows]
     asked = batch.wanted != IGNORED
     original = batch.tokens.ids.index_copy(0, batch.rows, torch.where(asked, batch.wanted, kept))
     filled = original.index_copy(0, batch.rows, torch.where(asked, drawn, kept))
-    return dataclasses.replace(batch.tokens, ids=filled), (filled != original).long()
+    replaced = (filled != original).long()
+    if batch.real is not None:
+        place = torch.arange(len(filled), device=filled.device)
+        replaced = replaced.masked_fill(place >= batch.real, IGNORED)
+    return dataclasses.replace(batch.tokens, ids=filled), replaced
