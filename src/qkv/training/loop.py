@@ -22,7 +22,6 @@ from qkv.common import disk
 from qkv.common.batch import layouts, move, size
 from qkv.common.errors import QkvError
 from qkv.common.fixed import Form
-from qkv.nn.kernels import recordable
 from qkv.objectives.parts import weighted
 from qkv.training.averaging import mean_of
 from qkv.training.config import TrainConfig, every
@@ -125,9 +124,7 @@ def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | 
 
 def recorder_of(run: Run) -> Recorder | None:
     """Return what records steps, where they can be."""
-    dtype = torch.bfloat16 if run.bf16 else torch.float32
-    asked = run.train.compile != "no" and run.train.accumulate == 1
-    if not asked or not recordable(run.job.model, run.device, dtype):
+    if run.train.compile == "no" or not run.recordable():
         return None
     form = run.form or Form.of([batch for batch, _ in islice(run.job.batches(0), SAMPLE)])
     if form is None:

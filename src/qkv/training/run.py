@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
+from qkv.common.building import buildable
 from qkv.common.errors import QkvError, unknown
 from qkv.common.fixed import Form
+from qkv.nn.kernels import recordable
 from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
 from qkv.training.config import TrainConfig
@@ -25,6 +27,7 @@ from qkv.training.schedule import rate
 
 COMPILES = ("auto", "record", "yes", "no")
 COMPILING_PAYS = 1e17  # products and sums of a run: some minutes of a large GPU, where compiling takes one
+MANY_STEPS = 8_000  # however small: compiled, a step has fewer kernels and takes some milliseconds less
 # Padded rows of scores would be copied where a kernel or a bias of our own needs them as they are.
 COMPILING: dict[str, Any] = {"comprehensive_padding": False}
 
@@ -155,13 +158,18 @@ class Run:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             return self.job.objective(self.job.model, batch)
 
+    def recordable(self) -> bool:
+        """Whether its steps can be recorded: their shapes are fixed, and each is of one batch."""
+        dtype = torch.bfloat16 if self.bf16 else torch.float32
+        return self.train.accumulate == 1 and recordable(self.job.model, self.device, dtype)
+
     def _compiles(self) -> bool:
         if self.train.compile not in COMPILES:
             raise unknown("train.compile", self.train.compile, COMPILES)
         weights = sum(parameter.numel() for parameter in self.job.model.parameters())
         work = 6.0 * weights * self.train.tokens * self.train.accumulate * self.job.total
-        pays = self.device.type == "cuda" and work > COMPILING_PAYS
-        return self.train.compile == "yes" or (self.train.compile == "auto" and pays)
+        pays = work > COMPILING_PAYS or (self.job.total >= MANY_STEPS and self.recordable())
+        return self.train.compile == "yes" or (self.train.compile == "auto" and pays and buildable(self.device))
 
     def rate(self) -> float:
         """Return the share of the peak rate for the step at hand."""
