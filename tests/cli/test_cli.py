@@ -147,11 +147,13 @@ def test_empty_standard_input_is_wrong_usage(qkv, bert_folder):
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
-def test_a_text_that_is_cut_is_said_on_standard_error(qkv, bert_folder):
-    result = qkv("embed", bert_folder, "the cat " * 20)
+@pytest.mark.parametrize("number", [1, 1500])
+def test_texts_that_are_cut_are_said_once_on_standard_error(qkv, bert_folder, number):
+    result = qkv("embed", bert_folder, "-", stdin=b"the cat\n" + number * (20 * b"the cat " + b"\n"))
     assert result.code == 0
-    assert len(result.out.splitlines()) == 1
-    assert result.err == "qkv: 1 of 1 texts were cut to 12 tokens\n"
+    assert len(result.out.splitlines()) == number + 1
+    assert result.err.splitlines()[-1] == f"qkv: {number:,} of the texts were cut to 12 tokens"
+    assert result.err.count("were cut") == 1
 
 
 @pytest.mark.parametrize(

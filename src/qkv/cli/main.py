@@ -6,15 +6,15 @@ Exit codes: 0 done, 1 failed, 2 wrong usage. A command parses, calls one functio
 from __future__ import annotations
 
 import json
-import sys
 import warnings
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
 
 from qkv.cli import glue, reading, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
-from qkv.common.errors import QkvError
+from qkv.common.errors import QkvError, Shortened
 from qkv.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -178,7 +178,16 @@ def evaluate(
 
 def run() -> None:
     """Run the command line; an error is one sentence, never a traceback."""
-    warnings.showwarning = lambda message, *_: print(f"qkv: {message}", file=sys.stderr)  # noqa: T201
+    shortened = Counter[str]()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if isinstance(message, Shortened):  # one line in the end, not one for each batch
+            shortened[message.what] += message.cut
+        else:
+            typer.echo(f"qkv: {message}", err=True)
+
+    warnings.showwarning = show
+    warnings.simplefilter("always", Shortened)  # the same number in two batches is not the same warning
     try:
         app()
     except QkvError as error:
@@ -187,3 +196,6 @@ def run() -> None:
     except KeyboardInterrupt:
         typer.echo("qkv: stopped", err=True)
         raise SystemExit(130) from None
+    finally:
+        for what, cut in shortened.items():
+            typer.echo(f"qkv: {cut:,} of the {what}", err=True)

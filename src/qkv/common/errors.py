@@ -18,6 +18,20 @@ class UsageError(QkvError):
     exit_code = 2
 
 
+class Shortened(UserWarning):
+    """Some texts were too long and were cut; the command line adds up those of all batches.
+
+    Attributes:
+        cut: how many.
+        number: of how many.
+        what: what happened to what: "texts were cut to 12 tokens".
+    """
+
+    def __init__(self, cut: int, number: int, what: str) -> None:
+        super().__init__(f"{cut} of {number} {what}")
+        self.cut, self.number, self.what = cut, number, what
+
+
 def unknown(kind: str, value: object, allowed: Iterable[object]) -> UsageError:
     """Return the error for a name that is not in a list, with the nearest one that is."""
     names = [str(name) for name in allowed]

@@ -17,7 +17,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from qkv.common.errors import UsageError
+from qkv.common.errors import Shortened, UsageError
 from qkv.decoding.spans import best_spans
 from qkv.predict.batching import readable
 from qkv.predict.runner import Runner
@@ -74,7 +74,7 @@ def answer(
     """Answer each question from its context; see `Model.answer`."""
     read, cut = _read(model, questions, contexts, nbest, max_length)
     if cut:
-        warnings.warn(f"{cut} of {len(questions)} questions were cut to half of a window", stacklevel=3)
+        warnings.warn(Shortened(cut, len(questions), "questions were cut to half of a window"), stacklevel=3)
     allowed = model.no_answer if no_answer is None else no_answer
     threshold = model.no_answer_threshold if allowed else None
     return [_best(text, windows, nbest, threshold) for text, windows in read]

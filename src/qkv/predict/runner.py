@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.common.batch import Images, Pairs, Tokens
-from qkv.common.errors import UsageError
+from qkv.common.errors import Shortened, UsageError
 from qkv.common.outputs import Hidden
 from qkv.models import catalogue
 from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
@@ -87,7 +87,7 @@ class Runner:
         texts, pairs = readable(texts), None if pairs is None else readable(pairs)
         encoded = self.tokenizer.encode(texts, pairs)
         if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
-            warnings.warn(f"{cut} of {len(encoded.ids)} texts were cut to {limit} tokens", stacklevel=3)
+            warnings.warn(Shortened(cut, len(encoded.ids), f"texts were cut to {limit} tokens"), stacklevel=3)
             encoded = self.tokenizer.encode(texts, pairs, max_length=limit)
         return encoded
 
