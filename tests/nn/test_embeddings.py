@@ -41,6 +41,18 @@ def test_token_segment_and_position_are_summed_then_normed():
     assert row == len(found)
 
 
+def test_a_row_reaches_back_within_its_own_sequence():
+    embeddings = ready(TextEmbeddings(7, 4, reach=2))
+    found, row = run(embeddings, Tokens.of(IDS)), 0
+    for sequence in IDS:
+        before = torch.zeros(4)
+        for token in sequence:
+            x = embeddings.token.weight[token]
+            seen = embeddings.convolution.linear(torch.cat([x, before]))
+            torch.testing.assert_close(found[row], x + F.relu(seen))
+            before, row = x, row + 1
+
+
 def test_without_segments_all_belong_to_the_first():
     embeddings = ready(TextEmbeddings(7, 4, num_segments=2))
     told = run(embeddings, Tokens.of(IDS, segments=[[0] * len(s) for s in IDS]))

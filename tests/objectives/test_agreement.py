@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from qkv.common.batch import Images, Labelled, Tokens
 from qkv.common.errors import UsageError
 from qkv.models import catalogue
-from qkv.objectives import Classify, weighted
+from qkv.objectives import Classify, Tag, weighted
 from qkv.objectives.agreement import twice
 from tests.contracts.entries import make, shrink
 
@@ -50,3 +50,21 @@ def test_without_a_gradient_there_is_one_pass() -> None:
         assert set(Classify(agreement=1.0)(model, batch)) == {"classify"}
     with pytest.raises(UsageError, match="agreement must not be below 0"):
         Classify(agreement=-1.0)
+
+
+def test_tags_of_two_passes_agree_where_they_are_asked_for() -> None:
+    model = make(shrink(catalogue.preset("bert-base"), heads=["tag"], dropout=0.4), train=True)
+    tags = torch.tensor([-100, 1, 0, 1, -100, 0, 0, -100, 1])
+    batch, objective = Labelled(Tokens.of(SENTENCES), tags), Tag(agreement=4.0)
+    torch.manual_seed(3)
+    losses = objective(model, batch)
+    torch.manual_seed(3)
+    log_p = model.logits(model(Tokens.of(2 * SENTENCES)), "tag").log_softmax(-1)
+    p, q = (x[tags != -100] for x in log_p.chunk(2))
+    nll = sum(F.nll_loss(x, tags[tags != -100]) for x in (p, q))
+    kl = sum(F.kl_div(a, b, reduction="batchmean", log_target=True) for a, b in ((p, q), (q, p))) / 2
+    torch.testing.assert_close(weighted(losses, objective.weights), (nll + 4.0 * kl) / 2, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        assert set(objective(model, batch)) == {"tag"}
+    with pytest.raises(UsageError, match="agreement must not be below 0"):
+        Tag(agreement=-1.0)

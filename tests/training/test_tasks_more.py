@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -555,6 +556,25 @@ def test_texts_to_classify_can_be_dropped_too(files: Made, tmp_path: Path) -> No
     named = ("data.text=a", "data.second=b", "data.label=label")
     with pytest.raises(QkvError, match=r"pairs.tsv:\d+: data.dropout is for single texts, and this is a pair"):
         made("classify", tmp_path / "pairs", [str(pairs)], *changes, *named)
+
+
+def test_words_to_tag_are_split_anew_and_keep_their_tags(tmp_path: Path) -> None:
+    names = {"Lisbon": "B-LOC", "Annabel": "B-PER", "walked": "O", "slowly": "O"}
+    lines = [f"{word} {tag}" for word, tag in names.items()]
+    (tmp_path / "t.conll").write_text("".join("\n".join([*lines, *lines[: n % 4]]) + "\n\n" for n in range(40)))
+    changes = ("model.preset=bert-tiny", "tokenizer.vocab_size=100", "data.dropout=0.5", "data.held_out=0.2")
+    _, found = made("tag", tmp_path / "run", [str(tmp_path / "t.conll")], *changes)
+    splits = dict[str, set[tuple[int, ...]]]()
+    for batch, _ in batches(loader(found, found.train), 20):
+        for ids, tags in zip(*(batch.inputs.layout.split(x) for x in (batch.inputs.ids, batch.labels)), strict=True):
+            starts = [*np.flatnonzero(tags.numpy() >= 0), len(ids) - 1]
+            for start, end in pairwise(starts):
+                word = found.context.text.decode(ids[start:end].tolist()).strip()
+                assert found.context.labels[tags[start]] == names[word]
+                splits.setdefault(word, set()).add(tuple(ids[start:end].tolist()))
+    assert set(splits) == set(names)
+    assert all(len(several) > 1 for several in splits.values())
+    assert_resumes(found)
 
 
 def test_steps_are_counted_by_the_longest_part(files: Made, mixed: Prepared, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ class BertConfig:
         heads: any of pool, mlm, nsp, classify, regress, tag, span, replaced.
         num_labels: of classify and tag.
         flavour: bert, roberta, xlm-roberta, distilbert, albert, electra.
+        reach: tokens that a convolution over the embeddings sees, itself and those before it; 1 for none.
     """
 
     vocab_size: int = 30_522
@@ -68,6 +69,7 @@ class BertConfig:
     heads: tuple[str, ...] = ("pool",)
     num_labels: int = 2
     flavour: str = "bert"
+    reach: int = 1
 
 
 def build(config: BertConfig) -> Transformer:
@@ -84,6 +86,7 @@ def build(config: BertConfig) -> Transformer:
         position=added_position(config.position, max_length=config.max_length, dim=width),
         norm=norm_of("layer", width, eps)(),
         dropout=config.dropout,
+        reach=config.reach,
     )
     stack = build_stack(
         position=config.position,

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from qkv.common.batch import Images, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
+from qkv.nn.convolution import CausalConvolution
 from qkv.nn.dropout import Dropout
 from qkv.nn.positions import LearnedPosition, Place, SinusoidalPosition
 
@@ -24,6 +25,7 @@ class TextEmbeddings(nn.Module):
         norm: applied to the sum, or None.
         scale: √D in Vaswani et al. 2017, section 3.4.
         dropout: applied last.
+        reach: tokens that a convolution over the rows sees, itself and those before it; 1 for none.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class TextEmbeddings(nn.Module):
         norm: nn.Module | None = None,
         scale: float = 1.0,
         dropout: float = 0.0,
+        reach: int = 1,
     ) -> None:
         super().__init__()
         width = embedding_dim or dim
@@ -46,6 +49,7 @@ class TextEmbeddings(nn.Module):
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
         self.project = nn.Identity() if width == dim else nn.Linear(width, dim)
+        self.convolution = CausalConvolution(dim, dim, width=reach) if reach > 1 else None
         self.scale = scale
 
     @property
@@ -62,7 +66,10 @@ class TextEmbeddings(nn.Module):
             x = x + (self.segment.weight[0] if batch.segments is None else self.segment(batch.segments))
         if self.position is not None:
             x = x + placed(self.position, place).to(x.dtype)
-        return self.project(self.dropout(self.norm(x)))
+        x = self.project(self.dropout(self.norm(x)))
+        if self.convolution is not None:
+            x = x + self.dropout(self.convolution(x, batch.layout).relu())  # phrases, beside their words
+        return x
 
 
 class PatchEmbeddings(nn.Module):

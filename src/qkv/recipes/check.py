@@ -56,8 +56,10 @@ def check(recipe: Recipe) -> None:
                 _must_exist(path)
     if recipe.data.separator and recipe.task not in ("classify", "mixture"):
         raise UsageError(f"data.separator is for classify, alone or in a mixture, not for {recipe.task}")
-    if recipe.data.dropout and recipe.task not in ("translate", "classify", "mixture"):
-        raise UsageError(f"data.dropout is for translate and classify, alone or in a mixture, not for {recipe.task}")
+    if recipe.data.dropout and recipe.task not in ("translate", "classify", "tag", "mixture"):
+        raise UsageError(
+            f"data.dropout is for translate, classify and tag, alone or in a mixture, not for {recipe.task}"
+        )
     if recipe.data.short and (recipe.task not in WINDOWED or recipe.settings.get("next_sentence")):
         what = "pairs of sentences" if recipe.task in WINDOWED else recipe.task
         raise UsageError(f"data.short is for packed windows, not for {what}: set data.short=0 and data.max_length")

@@ -12,6 +12,7 @@ from typing import Any
 
 from qkv.objectives.classify import Classify
 from qkv.objectives.language import MaskedToken
+from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
 from qkv.recipes.schema import SHIPPED, Recipe, shipped
 from qkv.training.tasks.language import Hiding
@@ -56,6 +57,7 @@ SETTINGS: dict[str, tuple[type[Any], ...]] = {
     "denoise": (Holes,),
     "translate": (Translate,),
     "classify": (Classify,),
+    "tag": (Tag,),
     "words": (WordSettings,),
 }
 

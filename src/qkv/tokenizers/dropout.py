@@ -44,13 +44,13 @@ class Merges:
         sides: list[int] = []
         rows = zip(encoding.ids, encoding.type_ids, encoding.sequence_ids, encoding.word_ids, strict=True)
         for (segment, side, _), group in groupby(rows, key=lambda row: row[1:]):
-            split = self._split([row[0] for row in group], dropout, random)
+            split = self.split([row[0] for row in group], dropout, random)
             ids += split
             segments += [segment] * len(split)
             sides += [-1 if side is None else side] * len(split)
         return ids, segments, sides
 
-    def _split(self, ids: Sequence[int], dropout: float, random: Random) -> Sequence[int]:
+    def split(self, ids: Sequence[int], dropout: float, random: Random) -> Sequence[int]:
         """Split one word; what is no word of known characters stays as it is."""
         if self._whole.intersection(ids):
             return ids

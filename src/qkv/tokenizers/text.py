@@ -108,7 +108,7 @@ class TextTokenizer:
         rows = [(e.ids, e.type_ids, [] if max_length is None else sides_of(e)) for e in found]
         if dropout and seed is not None:
             random = Random(seed)
-            rows = [self._merges.drop(encoding, dropout, random) for encoding in found]
+            rows = [self.merges.drop(encoding, dropout, random) for encoding in found]
         rows = [cut(row, row[2], max_length) for row in rows]
         return Encoded([ids for ids, _, _ in rows], [segments for _, segments, _ in rows])
 
@@ -189,7 +189,8 @@ class TextTokenizer:
         return style_of(self._inner)
 
     @cached_property
-    def _merges(self) -> Merges:
+    def merges(self) -> Merges:
+        """The merges of a BPE tokenizer, to split words anew with some of them left out."""
         return Merges(self._inner)
 
     @cached_property

@@ -69,8 +69,9 @@ class DataConfig:
         held_out: share of the training examples for validation where there is no validation file.
         skip_bad: count bad rows and go on, instead of stopping at the first.
         cache: where tokenised examples are kept; beside the run where it is empty.
-        dropout: for translate and classify (single texts) with a BPE tokenizer, the share of merges that is left out at
-            random each time a training text is read (BPE-dropout); 0 for none. Token budgets count texts without it.
+        dropout: for translate, classify (single texts) and tag with a BPE tokenizer, the share of merges that is left
+            out at random each time a training text is read (BPE-dropout); 0 for none. Token budgets count texts without
+            it.
         mix: for the task mixture, a table for each part, named by its task: files (patterns of those it reads among the
             files above) and any of format, unit, text, second, label, max_length and dropout where they differ.
     """

@@ -203,6 +203,8 @@ def _write(config: BertConfig) -> dict[str, Any]:
     names = NAMES[config.flavour]
     if config.position.name != "learned":
         raise Unwritable(f"{names.model_type} has no {config.position.name} positions")
+    if config.reach > 1:
+        raise Unwritable(f"{names.model_type} has no convolution over its embeddings")
     if config.flavour == "albert" and config.embedding_dim in (None, config.dim):
         raise Unwritable("albert has a token table narrower than dim")
     if config.embedding_dim not in (None, config.dim) and not names.project:

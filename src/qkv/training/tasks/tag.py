@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,10 @@ from qkv.data.store import Store
 from qkv.data.tagged import tagged
 from qkv.objectives.parts import IGNORED
 from qkv.objectives.tag import Tag
+from qkv.tokenizers.dropout import Merges
 from qkv.training.config import DataConfig
-from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered, known_only
+from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, known_only, tokens_of
+from qkv.training.tasks.drops import check_drops, drops
 
 
 class TagTask(Task):
@@ -44,18 +48,57 @@ class TagTask(Task):
                 yield {"ids": ids, "tags": tags}
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather tokens and tags."""
-        del context
+        """Gather tokens and tags; with data.dropout the words of training are split anew at each reading."""
+        anew = resplitting(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
-            del rng
-            return Labelled(gathered(store, rows), torch.from_numpy(store.gather("tags", rows)[0].astype(np.int64)))
+            (ids, lengths), (tags, _) = store.gather("ids", rows), store.gather("tags", rows)
+            if anew is not None:
+                ids, lengths, tags = anew(ids, lengths, tags, rng)
+            return Labelled(tokens_of(ids, lengths), torch.from_numpy(tags.astype(np.int64)))
 
         return make
 
     def objective(self, settings: Mapping[str, Any]) -> Tag:
         """Cross-entropy of the tags."""
         return from_dict(Tag, settings)
+
+
+Anew = Callable[[Array, Array, Array, np.random.Generator], tuple[Array, Array, Array]]
+
+
+def resplitting(store: Store, context: Context) -> Anew | None:
+    """Return what splits the words of a batch anew, with some merges left out; None where nothing is dropped."""
+    check_drops(context)
+    if not drops(store, context):
+        return None
+    merges, dropout = context.text.merges, context.data.dropout
+
+    def anew(ids: Array, lengths: Array, tags: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+        random, longest = Random(int(rng.integers(1 << 62))), context.data.max_length
+        cuts = np.cumsum(lengths)[:-1]
+        found = []
+        for old, named in zip(np.split(ids, cuts), np.split(tags, cuts), strict=True):
+            new = _resplit(old.tolist(), named.tolist(), merges, dropout, random)
+            found.append(new if len(new[0]) <= longest else (old.tolist(), named.tolist()))
+        sizes = np.array([len(new) for new, _ in found])
+        return np.concatenate([new for new, _ in found]), sizes, np.concatenate([named for _, named in found])
+
+    return anew
+
+
+def _resplit(
+    ids: list[int], tags: list[int], merges: Merges, dropout: float, random: Random
+) -> tuple[list[int], list[int]]:
+    """Split each word of a sentence; the first piece keeps the tag. The special tokens at both ends stay."""
+    starts = [0, *(i for i, tag in enumerate(tags) if tag != IGNORED), len(ids) - 1, len(ids)]
+    found: list[int] = []
+    named: list[int] = []
+    for start, end in pairwise(sorted(set(starts))):
+        word = merges.split(ids[start:end], dropout, random)
+        found += word
+        named += [tags[start]] + [IGNORED] * (len(word) - 1)
+    return found, named
 
 
 def _steps(words: Sequence[int]) -> Iterator[tuple[int, int]]:
