@@ -1,16 +1,68 @@
-"""R-Drop (Liang et al. 2021): two passes with different dropout shall say the same."""
+"""Classes by cross-entropy, and R-Drop (Liang et al. 2021): two passes with different dropout shall say the same."""
 
 from __future__ import annotations
 
-from typing import overload
+from dataclasses import dataclass
+from typing import Any, ClassVar, overload
 
+import torch
 from torch import Tensor
 
 from qkv.common.batch import Images, Tokens
+from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
+from qkv.common.protocols import Scored
 from qkv.objectives import fused
-from qkv.objectives.entropy import log_softmax
-from qkv.objectives.parts import IGNORED
+from qkv.objectives.entropy import cross_entropy, log_softmax
+from qkv.objectives.parts import IGNORED, Losses, number_asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreeing:
+    """One class of several for each target, by one pass or two.
+
+    Attributes:
+        smoothing: ε, the share of the target spread over all classes.
+        agreement: R-Drop's α: two passes with different dropout shall say the same; 0: one pass.
+    """
+
+    smoothing: float = 0.0
+    agreement: float = 0.0
+    part: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.agreement < 0:
+            raise UsageError(f"agreement must not be below 0, got {self.agreement}")
+
+    def wanted(self, batch: Any) -> Tensor:
+        """Return the classes that are wanted. Shape: [T]."""
+        raise NotImplementedError
+
+    def scores(self, model: Scored, batch: Any, again: bool) -> Tensor:
+        """Score the classes of each target, of a second pass behind the first if asked. Shape: [T or 2T, V]."""
+        raise NotImplementedError
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """R-Drop adds both passes' losses to α times their distance; here passes are averaged, so α is halved too."""
+        return {self.part: 1.0, "agreement": self.agreement / 2} if self.agreement else {self.part: 1.0}
+
+    def counts(self, batch: Any) -> dict[str, Tensor]:
+        """Count the targets, of both passes where there are two."""
+        one = number_asked(self.wanted(batch))
+        return {self.part: 2 * one, "agreement": one} if self._again else {self.part: one}
+
+    def __call__(self, model: Scored, batch: Any) -> Losses:
+        """Run one pass, or two side by side where there is a gradient to be had from their distance."""
+        wanted, logits = self.wanted(batch), self.scores(model, batch, self._again)
+        if not self._again:
+            return {self.part: cross_entropy(logits, wanted, smoothing=self.smoothing)}
+        both = cross_entropy(logits, wanted.repeat(2), smoothing=self.smoothing)
+        return {self.part: both, "agreement": distance(logits, wanted)}
+
+    @property
+    def _again(self) -> bool:
+        return self.agreement > 0 and torch.is_grad_enabled()
 
 
 @overload

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from qkv.common.batch import Labelled
-from qkv.common.errors import UsageError
 from qkv.common.protocols import Scored
-from qkv.objectives.agreement import distance, twice
-from qkv.objectives.entropy import binary_cross_entropy, cross_entropy, squared_error
+from qkv.objectives.agreement import Agreeing, twice
+from qkv.objectives.entropy import binary_cross_entropy, squared_error
 from qkv.objectives.parts import Losses, number_asked
 
 
@@ -33,47 +31,24 @@ class _Labels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(_Labels):
-    """One class of several.
+class Classify(Agreeing):
+    """One class of several for each sequence or picture.
 
     Attributes:
-        smoothing: ε of label smoothing.
-        agreement: R-Drop's α: two passes with different dropout shall say the same; 0: one pass.
         head: the head that scores the classes.
     """
 
-    smoothing: float = 0.0
-    agreement: float = 0.0
+    part: ClassVar[str] = "classify"
     head: str = "classify"
 
-    def __post_init__(self) -> None:
-        if self.agreement < 0:
-            raise UsageError(f"agreement must not be below 0, got {self.agreement}")
+    def wanted(self, batch: Labelled) -> Tensor:
+        """Return the labels. Shape: [B]."""
+        return batch.labels
 
-    @property
-    def weights(self) -> dict[str, float]:
-        """R-Drop adds both passes' losses to α times their distance; here passes are averaged, so α is halved too."""
-        return {self.part: 1.0, "agreement": self.agreement / 2} if self.agreement else {self.part: 1.0}
-
-    def counts(self, batch: Labelled) -> dict[str, Tensor]:
-        """Count the targets, of both passes where there are two."""
-        one = number_asked(batch.labels)
-        return {self.part: 2 * one, "agreement": one} if self._twice else {self.part: one}
-
-    def __call__(self, model: Scored, batch: Labelled) -> Losses:
-        """Score every sequence or picture, twice where there is a gradient to be had from the distance."""
-        inputs, labels = batch.inputs, batch.labels
-        if self._twice:
-            inputs, labels = twice(inputs), labels.repeat(2)
-        logits = model.logits(model.states_for(inputs, self.head), self.head)
-        losses = {self.part: cross_entropy(logits, labels, smoothing=self.smoothing)}
-        if self._twice:
-            losses["agreement"] = distance(logits, batch.labels)
-        return losses
-
-    @property
-    def _twice(self) -> bool:
-        return self.agreement > 0 and torch.is_grad_enabled()
+    def scores(self, model: Scored, batch: Labelled, again: bool) -> Tensor:
+        """Score the classes. Shape: [B or 2B, C]."""
+        inputs = twice(batch.inputs) if again else batch.inputs
+        return model.logits(model.states_for(inputs, self.head), self.head)
 
 
 @dataclass(frozen=True, kw_only=True)

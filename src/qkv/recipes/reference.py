@@ -129,10 +129,10 @@ def _section(cls: type[Any], path: str) -> list[str]:
 
 
 def _attributes(cls: type[Any]) -> dict[str, str]:
-    """Read the Attributes of a docstring."""
-    _, _, text = (inspect.getdoc(cls) or "").partition("Attributes:\n")
-    found = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
-    return {name: re.sub(r"\s+", " ", meaning) for name, meaning in found}
+    """Read the Attributes of the docstrings of a class and of those it stands on."""
+    texts = [(inspect.cleandoc(part.__doc__ or "")).partition("Attributes:\n")[2] for part in reversed(cls.__mro__)]
+    found = [re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE) for text in texts]
+    return {name: re.sub(r"\s+", " ", meaning) for some in found for name, meaning in some}
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
