@@ -1,4 +1,4 @@
-"""Losses over wide rows of scores in Triton: each row is read once forwards and once backwards, and nothing is kept.
+"""Losses over wide rows of scores in Triton: a row is read as it lies, forwards and backwards, and nothing is kept.
 
 Log-probabilities of a whole vocabulary in fp32 are the largest tensor of a language model's step. Here they never lie
 in memory: a program reads a row of scores x in blocks, and what is kept of it are a few numbers.
