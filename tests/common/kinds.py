@@ -50,6 +50,12 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
         AnswerSpan(),
         {"heads": ["span"]},
     ),
+    "phrases": (
+        "bert-base",
+        lambda n: Labelled(tokens(n), tokens(n).ids % 2),
+        Tag(agreement=1.0),
+        {"heads": ["tag"], "reach": 3},
+    ),
     "tagged": ("bert-base", lambda n: Labelled(tokens(n), tokens(n).ids % 2), Tag(), {"heads": ["tag"]}),
 }
 
