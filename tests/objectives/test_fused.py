@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.interpreted import run_interpreted
 
 pytest.importorskip("triton", reason="triton comes with torch for CUDA")
 
@@ -41,7 +38,4 @@ print("same")
 
 
 def test_values_and_gradients_are_those_of_the_formula() -> None:
-    source = str(Path(__file__).parents[2] / "src")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", CHECK], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout == "same\n", done.stderr
+    run_interpreted(CHECK)
