@@ -124,3 +124,8 @@ def test_images_of_another_shape_are_an_error_with_both_shapes(shape):
         patches()(Images(torch.zeros(shape)))
     assert "3, 6, 6" in str(caught.value)
     assert str(list(shape)) in str(caught.value)
+
+
+def test_reach_is_at_least_the_token_itself():
+    with pytest.raises(UsageError, match="reach must be at least 1, got 0"):
+        TextEmbeddings(7, 4, reach=0)

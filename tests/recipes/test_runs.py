@@ -251,6 +251,24 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str
     assert (tmp_path / "other" / "precious").read_text() == "x"
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("objective.agreement=-1", "agreement must not be below 0"),
+        ("data.dropout=0.2", "dropout is for BPE tokenizers"),
+        ("model.set={num_segments=-1}", "num_segments must not be below 0, got -1"),
+    ],
+)
+def test_what_is_found_wrong_late_leaves_nothing_either(
+    change: str, said: str, files: dict[str, list[str]], tmp_path: Path
+) -> None:
+    place = tmp_path / "run"
+    given = [f"data.train={files['tag']}", "model.preset=bert-mini", "tokenizer.kind=wordpiece", f"out={place}", change]
+    with pytest.raises(UsageError, match=said):
+        run_recipe(read_recipe("tag", given, debug=True), device="cpu", say=lambda _: None)
+    assert not place.exists()
+
+
 def test_a_run_that_never_began_leaves_nothing(files: dict[str, list[str]], tmp_path: Path) -> None:
     short = tmp_path / "short.fr"
     short.write_text("un\n")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.common.config import override
-from qkv.common.errors import unknown
+from qkv.common.errors import UsageError, unknown
 from qkv.models import bert, electra, gpt, seq2seq_rnn, t5, transformer, vit, word2vec
 from qkv.models.skeleton import Headed
 
@@ -53,4 +53,7 @@ def family_of(config: Config) -> str:
 
 def build(config: Config) -> Headed:
     """Build the model a config describes, with first weights."""
+    for name, value in vars(config).items():
+        if type(value) is int and value < 0:
+            raise UsageError(f"{name} must not be below 0, got {value}")
     return FAMILIES[family_of(config)].build(config)

@@ -42,6 +42,8 @@ class TextEmbeddings(nn.Module):
         reach: int = 1,
     ) -> None:
         super().__init__()
+        if reach < 1:
+            raise UsageError(f"reach must be at least 1, got {reach}")
         width = embedding_dim or dim
         self.token = nn.Embedding(vocab_size, width)
         self.segment = nn.Embedding(num_segments, width) if num_segments else None

@@ -33,6 +33,12 @@ if HERE:
         return x + (start + row).to(tl.int64) * row_stride + head * H + column, row < length
 
     @triton.jit
+    def _where(q_offsets, k_offsets, q_lengths, k_lengths):
+        """First rows and numbers of rows of this program's sequence."""
+        i = tl.program_id(0)
+        return tl.load(q_offsets + i), tl.load(k_offsets + i), tl.load(q_lengths + i), tl.load(k_lengths + i)
+
+    @triton.jit
     def _weights(q, k, q_length, k_length, scale, causal: tl.constexpr, Q: tl.constexpr, K: tl.constexpr):
         """softmax(q kᵀ · scale), in fp32; nought where nothing may be seen. Shape: [Q, K]."""
         row, column = tl.arange(0, Q)[:, None], tl.arange(0, K)[None, :]
@@ -86,9 +92,8 @@ if HERE:
         q, k, v, out, q_offsets, k_offsets, q_lengths, k_lengths, q_row, k_row, v_row, scale, N: tl.constexpr,
         H: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, causal: tl.constexpr,
     ):  # fmt: skip
-        sequence, head = tl.program_id(0), tl.program_id(1)
-        q_start, k_start = tl.load(q_offsets + sequence), tl.load(k_offsets + sequence)
-        q_length, k_length = tl.load(q_lengths + sequence), tl.load(k_lengths + sequence)
+        head = tl.program_id(1)
+        q_start, k_start, q_length, k_length = _where(q_offsets, k_offsets, q_lengths, k_lengths)
         if tl.maximum(q_length, k_length) <= HALF:
             _one_forward(
                 q, k, v, out, q_start, k_start, q_length, k_length, q_row, k_row, v_row, head, scale,
@@ -103,9 +108,8 @@ if HERE:
         q, k, v, d_out, d_q, d_k, d_v, q_offsets, k_offsets, q_lengths, k_lengths, q_row, k_row, v_row, o_row, scale,
         N: tl.constexpr, H: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, causal: tl.constexpr,
     ):  # fmt: skip
-        sequence, head = tl.program_id(0), tl.program_id(1)
-        q_start, k_start = tl.load(q_offsets + sequence), tl.load(k_offsets + sequence)
-        q_length, k_length = tl.load(q_lengths + sequence), tl.load(k_lengths + sequence)
+        head = tl.program_id(1)
+        q_start, k_start, q_length, k_length = _where(q_offsets, k_offsets, q_lengths, k_lengths)
         if tl.maximum(q_length, k_length) <= HALF:
             _one_backward(
                 q, k, v, d_out, d_q, d_k, d_v, q_start, k_start, q_length, k_length, q_row, k_row, v_row, o_row,

@@ -46,12 +46,12 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     new = claim(folder, recipe, resume)
     try:
         prepared = prepare(recipe, folder, say)
+        model = prepared.model.to(where).train()
+        job = job_of(recipe, prepared, model, say)
     except BaseException:
         if new:  # a run that never began leaves nothing, so that the next try can have its place
             disk.remove(folder)
         raise
-    model = prepared.model.to(where).train()
-    job = job_of(recipe, prepared, model, say)
     say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
     outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
