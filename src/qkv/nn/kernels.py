@@ -65,7 +65,7 @@ class Call:
         causal: a query sees no key after its own position.
         window: a query sees no key further than this, or None.
         bias: added to the scores, or None.
-        dropout: share of the attention weights dropped, where the kernel can.
+        dropout: share of the attention weights dropped; flex cannot, and drops none.
     """
 
     q: Tensor
@@ -125,8 +125,13 @@ def varlen(call: Call) -> Tensor:
     queries, keys, heads = call.queries, call.keys, call.q.shape[1]
     if call.window is None and short.fits(call.q, queries.max_length, keys.max_length):
         rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
-        layout = (queries.offsets, keys.offsets, queries.lengths, keys.lengths, queries.max_length, keys.max_length)
-        return short.attend(*rows, *layout, call.scale, call.causal)
+        layout = (queries.offsets, keys.offsets, queries.lengths, keys.lengths)
+        longest = (queries.max_length, keys.max_length)
+        # Drawn on the device, so that each replay of a recorded step drops others.
+        seed = torch.randint(2**31 - 1, (1,), device=call.q.device) if call.dropout else None
+        return short.attend(*rows, *layout, seed, *longest, call.scale, call.causal, call.dropout)
+    if call.dropout:
+        return _dropping(call)
     from torch.nn.attention.varlen import varlen_attn  # brings the compiler along: only where it is needed
 
     side = -1 if call.window is None else call.window
@@ -143,6 +148,27 @@ def varlen(call: Call) -> Tensor:
         window_size=(side, 0 if call.causal else side),
         **used,
     )
+
+
+def _dropping(call: Call) -> Tensor:
+    """Flash attention with dropout, as torch's own `varlen_attn` does without. Shape: [T, N, H]."""
+    heads, side = call.q.shape[1], -1 if call.window is None else call.window
+    found = torch.ops.aten._flash_attention_forward(
+        call.q,
+        _repeat_heads(call.k, heads),
+        _repeat_heads(call.v, heads),
+        call.queries.offsets,
+        call.keys.offsets,
+        call.queries.max_length,
+        call.keys.max_length,
+        call.dropout,
+        call.causal and call.window is None,
+        False,
+        scale=call.scale,
+        window_size_left=side,
+        window_size_right=0 if call.causal else side,
+    )
+    return found[0]
 
 
 def flex(call: Call) -> Tensor:
