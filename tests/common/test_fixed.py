@@ -57,6 +57,17 @@ def test_electra_asks_nothing_of_fillers(several: list[list[int]]) -> None:
         assert mine["replaced"].count == theirs["replaced"].count == REPLACED.counts(fixed)["replaced"]
 
 
+def test_given_positions_stay_with_their_tokens() -> None:
+    batch, larger = masked([3, 2]), masked([6, 7, 5])
+    positions = torch.tensor([4, 5, 6, 1, 2])
+    moved = dataclasses.replace(batch, tokens=dataclasses.replace(batch.tokens, positions=positions))
+    form = Form.of([batch, larger])
+    assert form is not None
+    fixed = form.fill(moved)
+    assert fixed is not None
+    assert fixed.tokens.positions.tolist() == [4, 5, 6, 1, 2] + [0] * (form.rows[0] - 5)
+
+
 @given(small=LENGTHS, large=LENGTHS)
 @settings(max_examples=50, deadline=None)
 def test_a_form_grows_to_hold_what_it_could_not(small: list[int], large: list[int]) -> None:

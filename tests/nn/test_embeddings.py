@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -39,6 +40,15 @@ def test_token_segment_and_position_are_summed_then_normed():
             torch.testing.assert_close(found[row], embeddings.norm(x))
             row += 1
     assert row == len(found)
+
+
+def test_learned_positions_can_be_given():
+    learned = ready(TextEmbeddings(7, 4, position=LearnedPosition(9, 4)))
+    tokens, given = Tokens.of(IDS), torch.tensor([6, 7, 8, 0, 4, 5])
+    found = run(learned, dataclasses.replace(tokens, positions=given))
+    torch.testing.assert_close(found, learned.token(tokens.ids) + learned.position.table(given))
+    sinusoidal = ready(TextEmbeddings(7, 4, position=SinusoidalPosition(4)))
+    assert run(sinusoidal, dataclasses.replace(tokens, positions=given)).equal(run(sinusoidal, tokens))
 
 
 def test_a_row_reaches_back_within_its_own_sequence():

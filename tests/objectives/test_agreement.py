@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,12 +20,15 @@ SENTENCES = [[5, 6, 7], [8, 9], [4, 4, 4, 4]]
 
 def test_twice_lists_everything_two_times() -> None:
     tokens = Tokens.of(SENTENCES, segments=[[0, 0, 1], [0, 1], [0, 0, 0, 1]])
+    tokens = dataclasses.replace(tokens, positions=torch.arange(9))
     both, listed = twice(tokens), Tokens.of(2 * SENTENCES)
     assert torch.equal(both.ids, listed.ids)
     assert torch.equal(both.layout.offsets, listed.layout.offsets)
     assert torch.equal(both.layout.lengths, listed.layout.lengths)
     assert both.segments is not None
     assert both.segments.tolist() == 2 * [0, 0, 1, 0, 1, 0, 0, 0, 1]
+    assert both.positions is not None
+    assert both.positions.tolist() == 2 * list(range(9))
     assert twice(Images(torch.ones(2, 3, 4, 4))).pixels.shape == (4, 3, 4, 4)
 
 

@@ -97,6 +97,39 @@ def test_windows_that_are_not_shorter_are_no_stage(tmp_path: Path) -> None:
         assert longest(batch) == 32
 
 
+@pytest.mark.parametrize("name", ["pretrain-bert", "pretrain-gpt"])
+def test_short_windows_teach_all_learned_positions(name: str, tmp_path: Path) -> None:
+    """Pieces stand anywhere in the long window, every other one at its beginning; long windows leave no choice."""
+    stages = ["data.short=16", "data.max_length=32", "train.steps=20"]
+    recipe = recipe_of(tmp_path / "run", *stages, name=name)
+    prepared = prepare(recipe, tmp_path / "run", lambda _: None)
+    found = job_of(recipe, prepared, prepared.model, lambda _: None).batches(0)
+    read = [next(found)[0].tokens for _ in range(20)]
+    found.close()  # type: ignore[attr-defined]
+    starts, met = list[int](), set[int]()
+    for tokens in read:
+        for piece, length in zip(
+            tokens.positions.split(tokens.layout.host_lengths), tokens.layout.host_lengths, strict=True
+        ):
+            assert (piece == piece[0] + torch.arange(length)).all()
+            assert 0 <= int(piece[0]) <= 32 - length
+            if length == 16:
+                starts.append(int(piece[0]))
+                met.update(piece.tolist())
+    assert met == set(range(32))
+    assert 0.4 < sum(start == 0 for start in starts) / len(starts) < 0.7
+    assert {int(piece[0]) for piece in read[-1].positions.split(32)} == {0}
+
+
+@pytest.mark.parametrize("change", ["data.short=0", 'model.set={position={name="rotary"}}'])
+def test_without_stages_or_learned_positions_every_piece_begins_at_the_first(change: str, tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path / "run", change)
+    prepared = prepare(recipe, tmp_path / "run", lambda _: None)
+    found = job_of(recipe, prepared, prepared.model, lambda _: None).batches(0)
+    assert next(found)[0].tokens.positions is None
+    found.close()  # type: ignore[attr-defined]
+
+
 def test_pairs_of_sentences_have_no_stages(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"with next_sentence set data.short=0 and data.max_length"):
         prepare(recipe_of(tmp_path / "run", "objective.next_sentence=true"), tmp_path / "run", lambda _: None)

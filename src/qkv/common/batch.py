@@ -25,11 +25,13 @@ class Tokens:
         ids: Shape: [T].
         layout: where each sequence lies.
         segments: which of the sentences each token belongs to (BERT), or None for all in the first. Shape: [T].
+        positions: the learned position each token takes, or None for its place in its sequence. Shape: [T].
     """
 
     ids: Tensor
     layout: Ragged
     segments: Tensor | None = None
+    positions: Tensor | None = None
 
     @staticmethod
     def of(

@@ -140,8 +140,10 @@ def _filled(side: Ragged, lacking: int, number: int, sequences: int, longest: in
 
 
 def _tokens(tokens: Tokens, layout: Ragged) -> Tokens:
-    segments = None if tokens.segments is None else _pad(tokens.segments, layout.num_rows, 0)
-    return Tokens(_pad(tokens.ids, layout.num_rows, 0), layout, segments)
+    segments, positions = (
+        None if row is None else _pad(row, layout.num_rows, 0) for row in (tokens.segments, tokens.positions)
+    )
+    return Tokens(_pad(tokens.ids, layout.num_rows, 0), layout, segments, positions)
 
 
 def _pad(x: Tensor, length: int, value: int) -> Tensor:

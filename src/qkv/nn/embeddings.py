@@ -67,7 +67,7 @@ class TextEmbeddings(nn.Module):
         if self.segment is not None:
             x = x + (self.segment.weight[0] if batch.segments is None else self.segment(batch.segments))
         if self.position is not None:
-            x = x + placed(self.position, place).to(x.dtype)
+            x = x + placed(self.position, place, batch.positions).to(x.dtype)
         x = self.project(self.dropout(self.norm(x)))
         if self.convolution is not None:
             x = x + self.dropout(self.convolution(x, batch.layout).relu())  # phrases, beside their words
@@ -109,9 +109,13 @@ class PatchEmbeddings(nn.Module):
         return self.dropout(x), layout
 
 
-def placed(position: LearnedPosition | SinusoidalPosition, place: Place) -> Tensor:
-    """Position rows of a pass; a sequence longer than the table is an error that names both numbers."""
+def placed(position: LearnedPosition | SinusoidalPosition, place: Place, given: Tensor | None = None) -> Tensor:
+    """Position rows of a pass; a sequence longer than the table is an error that names both numbers.
+
+    Learned positions may be given, instead of each token's place in its sequence.
+    """
     length = place.keys.max_length
     if position.limit is not None and length > position.limit:
         raise UsageError(f"a sequence of {length} tokens is longer than the model's max_length of {position.limit}")
-    return position(place.positions, length)
+    moved = given is not None and isinstance(position, LearnedPosition)
+    return position(given if moved else place.positions, length)

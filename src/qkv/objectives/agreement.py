@@ -73,8 +73,8 @@ def twice(inputs: Tokens | Images) -> Tokens | Images:
     """Return the same sequences or pictures two times in one batch: dropout differs between the two."""
     if isinstance(inputs, Images):
         return Images(inputs.pixels.repeat(2, 1, 1, 1))
-    segments = None if inputs.segments is None else inputs.segments.repeat(2)
-    return Tokens(inputs.ids.repeat(2), inputs.layout.twice(), segments)
+    rows = (None if row is None else row.repeat(2) for row in (inputs.segments, inputs.positions))
+    return Tokens(inputs.ids.repeat(2), inputs.layout.twice(), *rows)
 
 
 def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:

@@ -65,7 +65,8 @@ class DataConfig:
         separator: what stands between several labels of one example, or empty for one label each.
         max_length: longest sequence in tokens; longer ones are cut, and of aligned texts left out.
         short: for language models, tokens of a window in the first nine tenths of the steps and in validation, before
-            windows of max_length, as BERT was trained; 0 for max_length from the first step.
+            windows of max_length, as BERT was trained; 0 for max_length from the first step. Half of the short ones
+            begin at a random one of the learned positions, so that none is new to the long ones.
         held_out: share of the training examples for validation where there is no validation file.
         skip_bad: count bad rows and go on, instead of stopping at the first.
         cache: where tokenised examples are kept; beside the run where it is empty.

@@ -135,10 +135,10 @@ def known_only(
     return sift(((example.where, example) for example in examples), check, **context.reading)
 
 
-def tokens_of(flat: Array, lengths: Array, segments: Array | None = None) -> Tokens:
+def tokens_of(flat: Array, lengths: Array, segments: Array | None = None, positions: Array | None = None) -> Tokens:
     """Make a batch of gathered ids."""
-    kinds = None if segments is None else torch.from_numpy(segments.astype(np.int64))
-    return Tokens(torch.from_numpy(flat.astype(np.int64)), Ragged.of(lengths.tolist()), kinds)
+    more = (None if row is None else torch.from_numpy(row.astype(np.int64)) for row in (segments, positions))
+    return Tokens(torch.from_numpy(flat.astype(np.int64)), Ragged.of(lengths.tolist()), *more)
 
 
 def gathered(store: Store, rows: Array) -> Tokens:

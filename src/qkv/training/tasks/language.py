@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.common.batch import Following, Masked
+from qkv.common.batch import Following, Masked, Tokens
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
 from qkv.data.corruption import mask_tokens
@@ -31,7 +31,8 @@ class LanguageTask(Task):
     """Windows of a fixed number of tokens over the stream of documents, so that every batch has as many.
 
     With `data.short` they are short first and long later; validation reads short ones throughout, so that its losses
-    can be compared.
+    can be compared. Learned positions that short windows never had would not be learned in what is left of a run, so
+    every other piece of text begins at any position where it fits (SHAPE, Kiyono et al. 2021), the others at the first.
     """
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
@@ -58,6 +59,17 @@ class LanguageTask(Task):
         long = Windows(store, "ids", length=self.length(context))
         short = min(context.data.short or long.length, long.length)
         return TwoWindows(replace(long, length=short), long)
+
+    def placed(
+        self, flat: Array, lengths: Array, windows: TwoWindows, context: Context, rng: np.random.Generator
+    ) -> Tokens:
+        """Make a batch of pieces, some of them moved where windows come in two lengths."""
+        learned = context.config.position.name == "learned"
+        if not learned or windows.short.length == windows.long.length:
+            return tokens_of(flat, lengths)
+        starts = rng.integers(0, windows.long.length - lengths + 1) * rng.integers(0, 2, len(lengths))
+        before = np.cumsum(lengths) - lengths
+        return tokens_of(flat, lengths, positions=np.arange(len(flat)) + np.repeat(starts - before, lengths))
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
         """Take as many windows as fit the budget."""
@@ -98,7 +110,7 @@ class MaskedTask(LanguageTask):
         def make(rows: Array, rng: np.random.Generator) -> Masked:
             flat, lengths = windows.gather(rows)
             hidden, places, wanted = hide(flat, rng)
-            return Masked(tokens_of(hidden, lengths), places, wanted)
+            return Masked(self.placed(hidden, lengths, windows, context, rng), places, wanted)
 
         return make
 
@@ -123,11 +135,11 @@ class CausalTask(LanguageTask):
         windows = self.windows(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Following:
-            del rng
             flat, lengths = windows.gather(rows)
             wanted = np.append(flat[1:], IGNORED).astype(np.int64)
             wanted[np.cumsum(lengths) - 1] = IGNORED
-            return Following(tokens_of(flat, lengths), torch.from_numpy(wanted))
+            tokens = self.placed(flat, lengths, windows, context, rng)
+            return Following(tokens, torch.from_numpy(wanted))
 
         return make
 
