@@ -57,10 +57,10 @@ class Bench:
         return {"pairs": "classify", "sentence-embeddings": "twins"}.get(self.recipe, self.recipe)
 
 
-def glue(name: str, choose: str = "dev.tsv.gz") -> dict[str, tuple[str, ...]]:
-    """Name GLUE's files: dev is what is reported, so a labelled test set, where there is one, is what is chosen by."""
+def glue(name: str, choose: str = "") -> dict[str, tuple[str, ...]]:
+    """Name GLUE's files: dev is what is reported; a labelled test set, where there is one, is what is chosen by."""
     files = {"train": "train.tsv.gz", "dev": choose, "test": "dev.tsv.gz"}
-    return {part: (f"glue/{name}/{file}",) for part, file in files.items()}
+    return {part: (f"glue/{name}/{file}",) if file else () for part, file in files.items()}
 
 
 def columns(text: str | int | None, second: str | int | None, label: str | int | None, **more: Any) -> dict[str, Any]:

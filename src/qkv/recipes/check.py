@@ -63,6 +63,9 @@ def check(recipe: Recipe) -> None:
     if recipe.data.short and (recipe.task not in WINDOWED or recipe.settings.get("next_sentence")):
         what = "pairs of sentences" if recipe.task in WINDOWED else recipe.task
         raise UsageError(f"data.short is for packed windows, not for {what}: set data.short=0 and data.max_length")
+    if recipe.train.match_rates and (recipe.task != "classify" or recipe.data.separator):
+        what = "several labels of one example" if recipe.task == "classify" else recipe.task
+        raise UsageError(f"train.match_rates is for classify with one class each, not for {what}")
     for key, name, allowed in (
         ("optim.name", recipe.optim.name, OPTIMIZERS),
         ("optim.schedule", recipe.optim.schedule, SCHEDULES),

@@ -26,6 +26,7 @@ from qkv.data.store import Store
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.claim import claim
+from qkv.recipes.class_rates import check_biases, match_rates
 from qkv.recipes.no_answer import choose_threshold
 from qkv.recipes.prepare import Prepared, prepare
 from qkv.recipes.schema import Recipe, Say
@@ -46,6 +47,8 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     new = claim(folder, recipe, resume)
     try:
         prepared = prepare(recipe, folder, say)
+        if recipe.train.match_rates:
+            check_biases(prepared.model)
         model = prepared.model.to(where).train()
         job = job_of(recipe, prepared, model, say)
     except BaseException:
@@ -55,6 +58,8 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
     outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
+    if outcome.finished and recipe.train.match_rates:
+        match_rates(prepared, device=device, say=say)
     if outcome.finished and isinstance(prepared.task, AnswerTask) and prepared.no_answer:
         choose_threshold(folder, valid_questions(prepared.task, recipe.data), device=device, say=say)
     return outcome

@@ -27,6 +27,8 @@ class TrainConfig:
         keep: newest checkpoints kept.
         patience: validations without a better loss before the run stops early, 0 for never. With it the run's folder
             ends with the weights of the best validation; without it, with the last ones or their average.
+        match_rates: for classify with one class each, move the classifier's biases at the end until it says each class
+            as often on validation texts as training has it.
         log_every: steps between lines of metrics.jsonl.
         carbon_intensity: grams of CO2 per kWh of the grid.
     """
@@ -45,6 +47,7 @@ class TrainConfig:
     save_every: float = 0.1
     keep: int = 2
     patience: int = 0
+    match_rates: bool = False
     log_every: int = 10
     carbon_intensity: float = 480.0
 
