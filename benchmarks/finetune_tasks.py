@@ -4,8 +4,10 @@
     python benchmarks/finetune_tasks.py --data ../shared/data --seeds 1 --out seconds.json   # times, one run at a time
 
 Both sides have the same weights, examples and epochs; scores are qkv's metrics. `hf` is a plain loop in its best
-setting, `trainer` their Trainer (it needs accelerate). With --grid the rate of the sides named is chosen on dev. Each
-side runs in processes of its own. What stands in --out is not run again, so that a run that was cut off can go on.
+setting, `trainer` their Trainer (it needs accelerate). Settings are compared on dev: with --grid rates of the sides
+named, with --try settings of qkv's recipe, as often as one likes (`--try "optim.lr=1e-4 train.tokens=768"`); without, a
+side has the setting of finetune_files.py. Each side runs in processes of its own. What stands in --out is not run
+again, so that a run that was cut off can go on.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from finetune_files import GRID, TASKS, Bench, write
 from finetune_peer import theirs
 
 SIDES = ("qkv", "hf", "trainer")
+OWN = "own"  # the setting of finetune_files.py
 NEVER = 1e9  # steps: validate and save at the end only
 Found = dict[str, Any]
 
 
-def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, lr: float | None, epochs: float) -> Found:
+def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, changes: Found, epochs: float) -> Found:
     """Fine-tune with a recipe and score; times include reading, and the last validation and checkpoint."""
     from qkv import load
     from qkv.common.config import override
@@ -48,8 +51,7 @@ def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, lr: float | None
             "data.valid": [str(files / "dev.jsonl")], "data.max_length": bench.max_length, "train.seed": seed,
             "train.epochs": epochs, "train.validate_every": NEVER, "train.save_every": NEVER,
         }  # fmt: skip
-        rate = {} if lr is None else {"optim.lr": lr}
-        recipe = override(read_recipe(bench.recipe), {**given, **named, **bench.ours, **rate})
+        recipe = override(read_recipe(bench.recipe), {**given, **named, **bench.ours, **changes})
         start = time.perf_counter()
         outcome = run_recipe(recipe, say=lambda _: None)
         seconds = time.perf_counter() - start
@@ -75,16 +77,19 @@ def cosines(model: Any, path: str) -> Any:
 
 
 def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -> Found:
-    """Run what a key says: task/side/seed/rate. A failure is a result, so that the others go on."""
-    name, side, seed, lr = key.split("/")
+    """Run what a key says: task/side/seed/setting. A failure is a result, so that the others go on."""
+    from qkv.recipes.schema import parse_change
+
+    name, side, seed, setting = key.split("/")
     bench = TASKS[name]
     if threads:
         torch.set_num_threads(threads)
-    rate = None if lr == "own" else float(lr)
-    run = ours if side == "qkv" else partial(theirs, trainer=side == "trainer")
-    rate = bench.lr if rate is None and side != "qkv" else rate
+    changes = {} if setting == OWN else dict(parse_change(change) for change in setting.split())
+    run: Any = partial(ours, changes=changes)
+    if side != "qkv":
+        run = partial(theirs, lr=changes.get("optim.lr", bench.lr), trainer=side == "trainer")
     try:
-        return run(bench, Path(files) / name, Path(minilm), seed=int(seed), lr=rate, epochs=epochs or bench.epochs)
+        return run(bench, Path(files) / name, Path(minilm), seed=int(seed), epochs=epochs or bench.epochs)
     except Exception as error:
         traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {error}"}
@@ -92,35 +97,38 @@ def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -
 
 def keys(args: argparse.Namespace, side: str) -> list[str]:
     """List the runs of a side, seed by seed, so that one that is cut off has something of every task."""
-    rates = [f"{lr:g}" for lr in GRID] if side in args.grid else ["own"]
-    return [f"{task}/{side}/{seed}/{lr}" for seed in args.seeds for task in args.tasks for lr in rates]
+    settings = [f"optim.lr={lr:g}" for lr in GRID] if side in args.grid else []
+    settings += args.tried if side == "qkv" else []
+    return [f"{task}/{side}/{seed}/{some}" for seed in args.seeds for task in args.tasks for some in settings or [OWN]]
 
 
 def table(found: dict[str, Found], tasks: list[str]) -> str:
-    """Lay out mean and spread of the scores over seeds, and the median seconds of a run."""
-    lines = [f"{'task':<10} {'side':<8} {'rate':<8} {'score':<14} {'seeds':<6} {'seconds':>8} {'of training':>12}"]
+    """Lay out mean and spread of the scores over seeds, and the median seconds of a run; the best on dev first."""
+    lines = [
+        f"{'task':<12} {'side':<7} {'on dev':>6} {'score':<14} {'seeds':<5} {'seconds':>8} {'of training':>11} setting"
+    ]
     for task in tasks:
         for side in SIDES:
-            rates = {key.split("/")[3] for key in found if key.startswith(f"{task}/{side}/")}
-            runs = {rate: _runs(found, task, side, rate) for rate in rates}
-            runs = {rate: some for rate, some in runs.items() if some}
-            if not runs:
-                continue
             metric = TASKS[task].metric
-            best = max(runs, key=lambda rate: statistics.fmean(run["dev"][metric] for run in runs[rate]))
-            values = [100 * run["test"][metric] for run in runs[best]]
-            spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
-            seconds, training = (statistics.median(r[k] for r in runs[best]) for k in ("seconds", "train_seconds"))
-            score = f"{statistics.fmean(values):.2f}{spread}"
-            lines.append(
-                f"{task:<10} {side:<8} {best:<8} {score:<14} {len(values):<6} {seconds:>8.1f} {training:>12.1f}"
-            )
+            for setting, runs in _best_first(found, task, side):
+                chosen, values = ([100 * run[part][metric] for run in runs] for part in ("dev", "test"))
+                spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+                seconds, training = (statistics.median(run[k] for run in runs) for k in ("seconds", "train_seconds"))
+                score = f"{statistics.fmean(values):.2f}{spread}"
+                lines.append(
+                    f"{task:<12} {side:<7} {statistics.fmean(chosen):>6.2f} {score:<14} {len(values):<5} "
+                    f"{seconds:>8.1f} {training:>11.1f} {setting}"
+                )
     return "\n".join(lines)
 
 
-def _runs(found: dict[str, Found], task: str, side: str, rate: str) -> list[Found]:
-    mine = {key: run for key, run in found.items() if key.startswith(f"{task}/{side}/") and key.endswith(f"/{rate}")}
-    return [run for run in mine.values() if "failed" not in run]
+def _best_first(found: dict[str, Found], task: str, side: str) -> list[tuple[str, list[Found]]]:
+    settings: dict[str, list[Found]] = {}
+    for key, run in found.items():
+        if key.startswith(f"{task}/{side}/") and "failed" not in run:
+            settings.setdefault(key.split("/")[3], []).append(run)
+    metric = TASKS[task].metric
+    return sorted(settings.items(), key=lambda item: -statistics.fmean(run["dev"][metric] for run in item[1]))
 
 
 def minilm_folder(given: Path | None) -> Path:
@@ -138,6 +146,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--sides", nargs="+", default=["qkv", "hf"], choices=SIDES)
     parser.add_argument("--grid", nargs="*", default=[], choices=SIDES, help="sides whose rate is chosen on dev")
+    parser.add_argument("--try", dest="tried", action="append", default=[], help="settings of qkv's recipe")
     parser.add_argument("--epochs", type=float, help="instead of each task's own")
     parser.add_argument("--limit", type=int, help="examples of each file, for a trial")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time; above 1 the seconds say little")

@@ -122,6 +122,12 @@ def test_lines_of_a_text_stay_lines(transformer, echo):
     assert transformer.translate(["The cat\n\n sleeps.\n"]) == ["The cat\n\n sleeps.\n"]
 
 
+def test_more_than_two_sentences_are_read_one_by_one(transformer):
+    two, three = (cut_texts(transformer.tokenizer, [" The cat." * n], None)[0] for n in (2, 3))
+    assert [(piece.text, piece.space) for piece in two] == [("", " "), ("The cat. The cat.", "")]
+    assert [(piece.text, piece.space) for piece in three] == [("", " "), *[("The cat.", " ")] * 2, ("The cat.", "")]
+
+
 def test_a_sentence_that_is_too_long_is_cut_aloud(transformer, echo):
     text = " ".join(["dog"] * 400) + "."
     with pytest.warns(UserWarning, match=r"1 sentence is longer than 256 tokens: translated in parts"):

@@ -163,7 +163,9 @@ def _fill(model: Headed, tensors: Mapping[str, Tensor], dtype: torch.dtype, fold
             raise QkvError(f"{folder}: {name} has the shape {got}, and config.json asks for {want}")
     if extra := sorted(set(tensors) - set(wanted)):
         raise QkvError(f"{folder}: the weights hold {extra[0]}, which this model has no place for")
-    model.load_state_dict({name: tensors[name].to(dtype).contiguous() for name in wanted}, assign=True)
+    # A copy lies at a round address, where a file's tensors need not, and matrix products round by where things lie.
+    copies = {name: tensors[name].to(dtype, copy=True, memory_format=torch.contiguous_format) for name in wanted}
+    model.load_state_dict(copies, assign=True)
 
 
 def _named(folder: Path, work: Any) -> Any:

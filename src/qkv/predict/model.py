@@ -193,7 +193,9 @@ class Model(Runner):
         progress: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Translate each text; white space around it stays, and a long one is translated sentence by sentence.
+        """Translate each text; white space around it stays.
+
+        A text that is long, or has more than two sentences, is translated sentence by sentence.
 
         Args:
             texts: any texts, empty ones too.

@@ -15,6 +15,7 @@ from qkv.tokenizers.text import TextTokenizer
 
 Pair = tuple[int, int]
 LONG = 64  # tokens: a longer text is read sentence by sentence, as translators are trained
+MANY = 3  # sentences: with so many, too; hardly a training pair has more than two, and what is unseen is left out
 LONGEST = 256  # tokens of a sentence: hardly a translator has seen longer ones
 _SPACES = re.compile(r"\s+")
 
@@ -35,7 +36,9 @@ class Piece:
 
 
 def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | None) -> list[list[Piece]]:
-    """Cut texts of more than `LONG` tokens, or of several lines, at sentences, and sentences too long for the model.
+    """Cut texts at sentences, and sentences that are too long for the model.
+
+    One or two sentences of no more than `LONG` tokens stay whole: the one helps to understand the other.
 
     Args:
         tokenizer: tells the length.
@@ -61,8 +64,10 @@ class _Cutter:
 
     def cut(self, text: str, ids: list[int]) -> list[Piece]:
         inner = text.strip()
-        if len(ids) > min(LONG, self.limit) or "\n" in inner:
-            return [piece for sentence, space in split_sentences(text) for piece in self._parts(sentence, space)]
+        sentences = split_sentences(text)
+        many = sum(bool(sentence) for sentence, _ in sentences) >= MANY
+        if many or len(ids) > min(LONG, self.limit) or "\n" in inner:
+            return [piece for sentence, space in sentences for piece in self._parts(sentence, space)]
         start = text.index(inner)
         before = [Piece("", text[:start], [])] if start else []
         return [*before, self._piece(inner, text[start + len(inner) :], ids)]
