@@ -29,6 +29,10 @@ def test_plain_values_become_the_config():
     assert isinstance(config.rate, float)  # a whole number is a number
 
 
+def test_one_value_is_a_list_of_one():
+    assert from_dict(Outer, {"size": 1, "words": "x"}).words == ("x",)
+
+
 def test_a_config_survives_json():
     config = Outer(size=3, limit=4, words=("x", "y"), inner=Inner(name="other", base=2.5))
     assert from_dict(Outer, json.loads(json.dumps(to_dict(config)))) == config
@@ -65,8 +69,7 @@ def test_a_missing_key_is_named():
         ("rate", False, "a number"),
         ("flag", 1, "true or false"),
         ("limit", "none", "a whole number"),
-        ("words", "abc", "a list"),
-        ("words", 3, "a list"),
+        ("words", 3, "a text"),
     ],
 )
 def test_a_wrong_type_names_key_wanted_and_got(key, value, said):
@@ -75,6 +78,11 @@ def test_a_wrong_type_names_key_wanted_and_got(key, value, said):
     assert str(caught.value).startswith(key)
     assert said in str(caught.value)
     assert repr(value) in str(caught.value)
+
+
+def test_a_wrong_type_in_a_list_is_named():
+    with pytest.raises(UsageError, match=r"words takes a text, got 3"):
+        from_dict(Outer, {"size": 1, "words": ["abc", 3]})
 
 
 def test_a_wrong_nested_type_is_named_with_its_path():

@@ -97,9 +97,8 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
             raise UsageError(f"{where} takes a table of keys, got {value!r}")
         return dict(value)
     if typing.get_origin(hint) is tuple:
-        if isinstance(value, str) or not isinstance(value, list | tuple):
-            raise UsageError(f"{where} takes a list, got {value!r}")
-        return tuple(value)
+        values = value if isinstance(value, list | tuple) else (value,)  # one is a list of one
+        return tuple(_coerce(typing.get_args(hint)[0], one, where) for one in values)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
