@@ -123,52 +123,27 @@ def varlen(call: Call) -> Tensor:
     """Attend with the fused variable-length kernel, on the row as it lies. Shape: [T, N, H]."""
     _refuse("varlen", call, bias=True, not_fused=True, slack=not VARLEN_READS_SLACK)
     queries, keys, heads = call.queries, call.keys, call.q.shape[1]
-    if call.window is None and short.fits(call.q, queries.max_length, keys.max_length):
-        rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
-        layout = (queries.offsets, keys.offsets, queries.lengths, keys.lengths)
-        longest = (queries.max_length, keys.max_length)
+    rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
+    borders, longest = (queries.offsets, keys.offsets), (queries.max_length, keys.max_length)
+    if call.window is None and short.fits(call.q, *longest):
         # Drawn on the device, so that each replay of a recorded step drops others.
         seed = torch.randint(2**31 - 1, (1,), device=call.q.device) if call.dropout else None
+        layout = (*borders, queries.lengths, keys.lengths)
         return short.attend(*rows, *layout, seed, *longest, call.scale, call.causal, call.dropout)
-    if call.dropout:
-        return _dropping(call)
+    back = -1 if call.window is None else call.window
+    ahead = 0 if call.causal else back
+    if call.dropout:  # the kernel behind varlen_attn, which asks for no dropout
+        triangle = call.causal and call.window is None
+        return torch.ops.aten._flash_attention_forward(
+            *rows, *borders, *longest, call.dropout, triangle, False,
+            scale=call.scale, window_size_left=back, window_size_right=ahead,
+        )[0]  # fmt: skip
     from torch.nn.attention.varlen import varlen_attn  # brings the compiler along: only where it is needed
 
-    side = -1 if call.window is None else call.window
-    used: dict[str, Any] = {} if call.keys.packed else {"seqused_k": call.keys.lengths}
+    used: dict[str, Any] = {} if keys.packed else {"seqused_k": keys.lengths}
     return varlen_attn(  # type: ignore[return-value]
-        call.q,
-        _repeat_heads(call.k, heads),
-        _repeat_heads(call.v, heads),
-        call.queries.offsets,
-        call.keys.offsets,
-        call.queries.max_length,
-        call.keys.max_length,
-        scale=call.scale,
-        window_size=(side, 0 if call.causal else side),
-        **used,
+        *rows, *borders, *longest, scale=call.scale, window_size=(back, ahead), **used
     )
-
-
-def _dropping(call: Call) -> Tensor:
-    """Flash attention with dropout, as torch's own `varlen_attn` does without. Shape: [T, N, H]."""
-    heads, side = call.q.shape[1], -1 if call.window is None else call.window
-    found = torch.ops.aten._flash_attention_forward(
-        call.q,
-        _repeat_heads(call.k, heads),
-        _repeat_heads(call.v, heads),
-        call.queries.offsets,
-        call.keys.offsets,
-        call.queries.max_length,
-        call.keys.max_length,
-        call.dropout,
-        call.causal and call.window is None,
-        False,
-        scale=call.scale,
-        window_size_left=side,
-        window_size_right=0 if call.causal else side,
-    )
-    return found[0]
 
 
 def flex(call: Call) -> Tensor:
