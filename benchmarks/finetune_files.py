@@ -81,19 +81,21 @@ TASKS: dict[str, Bench] = {
     "MRPC": Bench(
         "pairs", "accuracy", **glue("MRPC", "msr_paraphrase_test.txt.gz"), epochs=5, lr=1e-4,
         columns=columns("#1 String", "#2 String", "Quality", format="tsv"),
+        ours={"optim.lr": 5e-5, "train.tokens": 768, "objective.agreement": 2.0},
     ),
     "STS-B": Bench(
         "regress", "spearman", **STS_B, ours={"optim.lr": 1e-4, "train.ema": 0.99},
     ),
     "STS-B-cosine": Bench(
-        "sentence-embeddings", "spearman", **STS_B, ours={"objective.scale_scores": 5.0, "train.tokens": 1024},
+        "sentence-embeddings", "spearman", **STS_B,
+        ours={"objective.scale_scores": 5.0, "optim.lr": 1e-4, "train.tokens": 1024},
     ),
     "RTE": Bench(
         "pairs", "accuracy", **glue("RTE"), columns=columns("sentence1", "sentence2", "label"), epochs=5, lr=1e-4,
     ),
     "conll2003": Bench(
         "tag", "entity-f1", ("conll2003/eng.train.gz",), ("conll2003/eng.testa.gz",), ("conll2003/eng.testb.gz",),
-        lr=1e-4, ours={"optim.lr": 1e-4, "train.ema": 0.99},
+        lr=2e-4, ours={"optim.lr": 3e-4, "optim.layer_decay": 0.9, "train.tokens": 512, "train.ema": 0.99},
     ),
     "SST-2": Bench(
         "classify", "accuracy", ("glue/SST-2/train.tsv.gz",), ("glue/SST-2/dev.tsv.gz",), ("sst/stsa.binary.test.gz",),

@@ -150,6 +150,17 @@ def test_each_class_is_held_out_and_no_text_is_on_both_sides(bert_folder: Path, 
     assert labels == [[0, 1], [0, 1]]
 
 
+def test_of_sets_of_labels_that_are_all_different_some_are_held_out(bert_folder: Path, tmp_path: Path) -> None:
+    from qkv.data.store import Store
+
+    rows = [f"{text}\t{'ab'[i % 2]},only{i}" for i, text in enumerate(texts(40, 4))]
+    (tmp_path / "a.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
+    changes = {"train.steps": 1, "data.held_out": 0.1, "data.separator": ","}
+    tune(bert_folder, train=tmp_path / "a.tsv", out=tmp_path / "run", **changes)
+    train, valid = (len(Store.open(tmp_path / "run" / "data" / name)) for name in ("train", "valid"))
+    assert (train, valid) == (36, 4)
+
+
 BAD = {  # a good file, rows that cannot be used, and why
     "classify": (
         ["text\tlabel", "the cat\ta", "a dog\tb", "a mat\ta", "the mat\tb"],
