@@ -55,7 +55,7 @@ def info(
     typer.echo(json.dumps(found, ensure_ascii=False) if as_json else facts(model, found))
 
 
-@app.command(epilog="Examples:  qkv translate FOLDER 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
+@app.command(epilog="Examples:  qkv translate en-de 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
 def translate(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A model folder or a built-in translator.", show_default=False)
