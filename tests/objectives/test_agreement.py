@@ -1,4 +1,4 @@
-"""R-Drop on classes: two passes in one batch."""
+"""R-Drop: two passes in one batch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.common.batch import Images, Labelled, Tokens
+from qkv.common.batch import Images, Labelled, Spans, Tokens
 from qkv.common.errors import UsageError
 from qkv.models import catalogue
-from qkv.objectives import Classify, Tag, weighted
+from qkv.objectives import AnswerSpan, Classify, Tag, weighted
 from qkv.objectives.agreement import twice
 from tests.contracts.entries import make, shrink
 
@@ -73,3 +73,27 @@ def test_tags_of_two_passes_agree_where_they_are_asked_for() -> None:
         assert set(objective(model, batch)) == {"tag"}
     with pytest.raises(UsageError, match="agreement must not be below 0"):
         Tag(agreement=-1.0)
+
+
+def test_starts_and_ends_of_two_passes_agree_within_each_sequence() -> None:
+    model = make(shrink(catalogue.preset("bert-base"), heads=["span"], dropout=0.4), train=True)
+    starts, ends = torch.tensor([0, -100, 1]), torch.tensor([2, -100, 3])
+    batch, objective = Spans(Tokens.of(SENTENCES), starts, ends), AnswerSpan(agreement=4.0)
+    torch.manual_seed(3)
+    losses = objective(model, batch)
+    torch.manual_seed(3)
+    scores = model.logits(model(Tokens.of(2 * SENTENCES)), "span").split(2 * [len(ids) for ids in SENTENCES])
+    expected = torch.zeros(())
+    for i in (0, 2):  # nothing is asked of the second sequence
+        for column, place in ((0, starts[i]), (1, ends[i])):
+            p, q = (scores[n][:, column].log_softmax(0) for n in (i, i + 3))
+            kl = sum(F.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((p, q), (q, p))) / 2
+            assert kl > 0
+            expected = expected + (-p[place] - q[place] + 4.0 * kl) / 2
+    torch.testing.assert_close(weighted(losses, objective.weights), expected / 4, atol=1e-5, rtol=1e-5)
+    assert {name: int(n) for name, n in objective.counts(batch).items()} == {"span": 4, "agreement": 2}
+    assert {name: int(loss.count) for name, loss in losses.items()} == {"span": 4, "agreement": 2}
+    with torch.no_grad():
+        assert set(objective(model, batch)) == {"span"}
+    with pytest.raises(UsageError, match="agreement must not be below 0"):
+        AnswerSpan(agreement=-1.0)

@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Any, Callable[[], Any], Part]] = {
     "any": (ClassifyAny(), bert, lambda rows: Labelled(tokens(rows), ANY[rows])),
     "regress": (Regress(), bert, lambda rows: Labelled(tokens(rows), NUMBERS[rows])),
     "tag": (Tag(), bert, lambda rows: Labelled(tokens(rows), per_token(rows, 3))),
-    "span": (AnswerSpan(), bert, lambda rows: Spans(tokens(rows), STARTS[rows], ENDS[rows])),
+    "span": (AnswerSpan(agreement=1.0), bert, lambda rows: Spans(tokens(rows), STARTS[rows], ENDS[rows])),
     "cosine": (CosineScore(), bert, lambda rows: Twins(tokens(rows), tokens(rows, 9), NUMBERS[rows])),
     "skip-gram": (SkipGram(), vectors, lambda rows: words(rows, None)),
     "cbow": (Cbow(), vectors, lambda rows: words(rows, 5)),

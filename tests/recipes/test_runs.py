@@ -278,6 +278,14 @@ def test_a_run_that_never_began_leaves_nothing(files: dict[str, list[str]], tmp_
     assert not (tmp_path / "run").exists()
 
 
+def test_a_text_shorter_than_a_window_is_said(files: dict[str, list[str]], tmp_path: Path) -> None:
+    short = tmp_path / "short.txt"
+    short.write_text("A few words.\n")
+    with pytest.raises(UsageError, match=r"the valid text has \d+ tokens, fewer than one window of 16: give more text"):
+        train("pretrain-bert", tmp_path / "run", files, f"data.valid=[{short}]")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -18,15 +18,13 @@ from qkv.objectives.parts import IGNORED, Losses, number_asked
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreeing:
-    """One class of several for each target, by one pass or two.
+class Passes:
+    """One pass, or two that shall say the same.
 
     Attributes:
-        smoothing: ε, the share of the target spread over all classes.
         agreement: R-Drop's α: two passes with different dropout shall say the same; 0: one pass.
     """
 
-    smoothing: float = 0.0
     agreement: float = 0.0
     part: ClassVar[str]
 
@@ -34,12 +32,8 @@ class Agreeing:
         if self.agreement < 0:
             raise UsageError(f"agreement must not be below 0, got {self.agreement}")
 
-    def wanted(self, batch: Any) -> Tensor:
-        """Return the classes that are wanted. Shape: [T]."""
-        raise NotImplementedError
-
-    def scores(self, model: Scored, batch: Any, again: bool) -> Tensor:
-        """Score the classes of each target, of a second pass behind the first if asked. Shape: [T or 2T, V]."""
+    def asked(self, batch: Any) -> Tensor:
+        """Count the targets of one pass."""
         raise NotImplementedError
 
     @property
@@ -49,20 +43,44 @@ class Agreeing:
 
     def counts(self, batch: Any) -> dict[str, Tensor]:
         """Count the targets, of both passes where there are two."""
-        one = number_asked(self.wanted(batch))
-        return {self.part: 2 * one, "agreement": one} if self._again else {self.part: one}
+        one = self.asked(batch)
+        return {self.part: 2 * one, "agreement": one} if self.again else {self.part: one}
+
+    @property
+    def again(self) -> bool:
+        """Whether there are two passes: only where there is a gradient to be had from their distance."""
+        return self.agreement > 0 and torch.is_grad_enabled()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreeing(Passes):
+    """One class of several for each target, by one pass or two.
+
+    Attributes:
+        smoothing: ε, the share of the target spread over all classes.
+    """
+
+    smoothing: float = 0.0
+
+    def wanted(self, batch: Any) -> Tensor:
+        """Return the classes that are wanted. Shape: [T]."""
+        raise NotImplementedError
+
+    def scores(self, model: Scored, batch: Any, again: bool) -> Tensor:
+        """Score the classes of each target, of a second pass behind the first if asked. Shape: [T or 2T, V]."""
+        raise NotImplementedError
+
+    def asked(self, batch: Any) -> Tensor:
+        """Count the classes that are wanted."""
+        return number_asked(self.wanted(batch))
 
     def __call__(self, model: Scored, batch: Any) -> Losses:
-        """Run one pass, or two side by side where there is a gradient to be had from their distance."""
-        wanted, logits = self.wanted(batch), self.scores(model, batch, self._again)
-        if not self._again:
+        """Run one pass, or two side by side."""
+        wanted, logits = self.wanted(batch), self.scores(model, batch, self.again)
+        if not self.again:
             return {self.part: cross_entropy(logits, wanted, smoothing=self.smoothing)}
         both = cross_entropy(logits, wanted.repeat(2), smoothing=self.smoothing)
         return {self.part: both, "agreement": distance(logits, wanted)}
-
-    @property
-    def _again(self) -> bool:
-        return self.agreement > 0 and torch.is_grad_enabled()
 
 
 @overload
@@ -88,5 +106,10 @@ def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:
 
 
 def _plain(logits_2TV: Tensor) -> Tensor:
-    log_p, log_q = log_softmax(logits_2TV).chunk(2)
-    return 0.5 * ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
+    return apart(log_softmax(logits_2TV)).sum(-1)
+
+
+def apart(log_2TV: Tensor) -> Tensor:
+    """Return what each class adds to the distance of two passes' log-probabilities. Shape: [2T, V] -> [T, V]."""
+    log_p, log_q = log_2TV.chunk(2)
+    return 0.5 * (log_p.exp() - log_q.exp()) * (log_p - log_q)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,27 +12,28 @@ from qkv.common.batch import Spans
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.common.ragged import Ragged
+from qkv.objectives.agreement import Passes, apart, twice
 from qkv.objectives.parts import Losses
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerSpan:
+class AnswerSpan(Passes):
     """A softmax over the tokens of each sequence for the start, another for the end (Devlin et al. 2019, section 4.2).
 
     A sequence's loss is the mean of the two. A span outside its sequence (-100, or cut off) is not asked for.
     """
 
-    @property
-    def weights(self) -> dict[str, float]:
-        """One part."""
-        return {"span": 1.0}
+    part: ClassVar[str] = "span"
 
-    def counts(self, batch: Spans) -> dict[str, Tensor]:
-        """Count the targets."""
-        return {"span": _inside(batch).sum()}
+    def asked(self, batch: Spans) -> Tensor:
+        """Count the spans that lie within their sequences."""
+        return _inside(batch).sum()
 
     def __call__(self, model: Scored, batch: Spans) -> Losses:
         """Score every row as a start and as an end; "correct" has both right."""
+        one = batch
+        if self.again:
+            batch = Spans(twice(batch.tokens), batch.starts.repeat(2), batch.ends.repeat(2))
         hidden = model(batch.tokens)
         layout = hidden.layout
         log_p_T2 = ragged_log_softmax(model.logits(hidden, "span"), layout)
@@ -41,7 +43,15 @@ class AnswerSpan:
         found_B2 = log_p_T2.gather(0, rows_B2)
         best = found_B2.detach() == _highest(log_p_T2.detach(), layout)
         total = -found_B2.mean(-1).masked_fill(~asked, 0).sum()
-        return {"span": LossOutput(total, asked.sum(), {"correct": (best.all(-1) & asked).sum()})}
+        span = LossOutput(total, asked.sum(), {"correct": (best.all(-1) & asked).sum()})
+        return {"span": span, "agreement": distance(log_p_T2, one)} if self.again else {"span": span}
+
+
+def distance(log_p_2T2: Tensor, batch: Spans) -> LossOutput:
+    """Half the two KL divergences of the starts and of the ends of each sequence, their mean. Shape: [2T, 2]."""
+    asked, sequence = _inside(batch), batch.tokens.layout.sequence_of
+    rows = apart(log_p_2T2).mean(-1)
+    return LossOutput(rows.masked_fill(~asked[sequence], 0).sum(), asked.sum())
 
 
 def _inside(batch: Spans) -> Tensor:

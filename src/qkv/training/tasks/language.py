@@ -75,6 +75,11 @@ class LanguageTask(Task):
         """Take as many windows as fit the budget."""
 
         def order(windows: Windows, seed: int) -> WindowSampler:
+            if not windows.count:
+                raise UsageError(
+                    f"the {store.folder.name} text has {len(store.values('ids')):,} tokens, fewer than one window of "
+                    f"{windows.length}: give more text, or lower data.max_length"
+                )
             number = max(1, min(tokens // windows.length, windows.count))
             return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
 
