@@ -20,6 +20,7 @@ from qkv.data.phrasebook import phrasebook
 from qkv.data.store import Store
 from qkv.recipes.run import job_of, prepare
 from qkv.recipes.schema import Recipe, read_recipe
+from qkv.training.tasks.language import framed
 
 SIZES = st.integers(1, 9)
 
@@ -133,3 +134,30 @@ def test_without_stages_or_learned_positions_every_piece_begins_at_the_first(cha
 def test_pairs_of_sentences_have_no_stages(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"with next_sentence set data.short=0 and data.max_length"):
         prepare(recipe_of(tmp_path / "run", "objective.next_sentence=true"), tmp_path / "run", lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["pretrain-bert", "pretrain-electra"])
+def test_every_piece_begins_and_ends_as_a_text_does(name: str, tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path / "run", name=name)
+    prepared = prepare(recipe, tmp_path / "run", lambda _: None)
+    found = job_of(recipe, prepared, prepared.model, lambda _: None).batches(0)
+    batch, specials = next(found)[0], prepared.context.text.specials
+    found.close()  # type: ignore[attr-defined]
+    pieces = batch.tokens.ids.split(batch.tokens.layout.host_lengths)
+    assert sum(len(piece) > 2 for piece in pieces) > 10
+    for piece in pieces:
+        if len(piece) > 2:
+            assert (int(piece[0]), int(piece[-1])) == (specials["cls"], specials["sep"])
+    assert not set(batch.wanted.tolist()) & {specials["cls"], specials["sep"]}  # none of them is asked for
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=9))
+def test_a_frame_takes_the_place_of_two_tokens_at_most(lengths: list[int]) -> None:
+    flat, sizes = np.arange(10, 10 + sum(lengths)), np.array(lengths)
+    before, last = flat.copy(), np.cumsum(sizes) - 1
+    found = framed(flat, sizes, {"cls": 1, "sep": 2})
+    assert (flat == before).all()
+    for first, length in zip(last - sizes + 1, lengths, strict=True):
+        piece, was = found[first : first + length].tolist(), flat[first : first + length].tolist()
+        assert piece == (was if length < 3 else [1, *was[1:-1], 2])
+    assert framed(flat, sizes, {"cls": 1}) is flat

@@ -104,7 +104,11 @@ class Hiding:
 
 
 class MaskedTask(LanguageTask):
-    """Say hidden tokens (Devlin et al. 2019)."""
+    """Say hidden tokens (Devlin et al. 2019).
+
+    Every piece of a text begins and ends as a text does that is read later, [CLS] ... [SEP] (Liu et al. 2019, section
+    4.2): where a window cut it, these stand in place of its first and its last token.
+    """
 
     heads = ("mlm",)
 
@@ -114,7 +118,7 @@ class MaskedTask(LanguageTask):
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:
             flat, lengths = windows.gather(rows)
-            hidden, places, wanted = hide(flat, rng)
+            hidden, places, wanted = hide(framed(flat, lengths, context.text.specials), rng)
             return Masked(self.placed(hidden, lengths, windows, context, rng), places, wanted)
 
         return make
@@ -151,6 +155,16 @@ class CausalTask(LanguageTask):
     def objective(self, settings: Mapping[str, Any]) -> NextToken:
         """Cross-entropy of the next token."""
         return from_dict(NextToken, settings)
+
+
+def framed(flat: Array, lengths: Array, specials: Mapping[str, int]) -> Array:
+    """Put the first and the last special token at the ends of pieces; one of less than three tokens stays as it is."""
+    if "cls" not in specials or "sep" not in specials:
+        return flat
+    last = np.cumsum(lengths) - 1
+    long, found = lengths > 2, flat.copy()
+    found[(last - lengths + 1)[long]], found[last[long]] = specials["cls"], specials["sep"]
+    return found
 
 
 def taken(cls: type[C], settings: Mapping[str, Any]) -> tuple[C, dict[str, Any]]:
