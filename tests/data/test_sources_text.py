@@ -47,6 +47,20 @@ def test_documents_by_line_by_block_and_by_file(write):
     assert list(documents(path, unit="file")) == [Document("\none\n two\n \n\nthree\nfour", "a.txt:1")]
 
 
+def test_documents_of_a_table_are_its_texts_without_the_labels(write):
+    table = write("a.csv", 'label,Review,note\n1,"one\ntwo",x\n0,three,y\n')
+    assert [d.text for d in documents(table)] == ["one\ntwo", "three"]
+    assert [d.text for d in documents(table, column="note")] == ["x", "y"]
+    bare = write("b.tsv", "1\tone\n0\t\n")
+    assert message(documents(bare)).startswith("b.tsv:1: no column has a usual name for the text; name one")
+    skipped = BadRows()
+    assert list(documents(bare, column="#1", bad="skip", skipped=skipped)) == [Document("one", "b.tsv:1")]
+    assert skipped.reasons == ["b.tsv:2: the document is empty"]
+    assert message(documents(table, column="body")) == "unknown column of a.csv:1 'body' (allowed: label, Review, note)"
+    lines = write("c.jsonl", '{"text": "one", "label": 1}\n')
+    assert list(documents(lines)) == [Document("one", "c.jsonl:1")]
+
+
 @given(st.lists(st.sampled_from(["", " ", "a", "b c"]), max_size=12))
 def test_blocks_hold_the_lines_between_blank_ones(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("blocks") / "a.txt"

@@ -1,35 +1,37 @@
-"""Plain text for language models: a document is a line, a block between blank lines, or a whole file."""
+"""Text for language models: a document is a line, a block between blank lines, a whole file, or a row of a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from qkv.common.errors import unknown
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
-from qkv.data.columns import TEXTS, usual_column
+from qkv.data.columns import TEXTS, has_header, usual_column
 from qkv.data.examples import Document
 from qkv.data.files import Paths, expand, read_lines, read_text
-from qkv.data.hub import is_hub
-from qkv.data.tables import open_table, text_of
+from qkv.data.tables import as_column, find_format, open_table, text_of
 
 Texts = Iterator[tuple[str, str | BadRow]]
 
 
 def documents(
-    paths: Paths, *, unit: str = "line", bad: str = "stop", skipped: BadRows | None = None
+    paths: Paths, *, unit: str = "line", column: str = "", bad: str = "stop", skipped: BadRows | None = None
 ) -> Iterator[Document]:
-    """Read documents.
+    """Read documents; those of a table (told by the ending of its name) are its rows.
 
     Args:
         paths: one file, several, or a pattern.
-        unit: line (blank lines are left out), blank (lines up to a blank one), or file.
-        bad: stop at an empty file, or skip it.
+        unit: line (blank lines are left out), blank (lines up to a blank one), or file, of plain text.
+        column: of a table, the one that holds the text; empty for the first with a usual name.
+        bad: stop at an empty document, or skip it.
         skipped: counts skipped documents.
     """
     check_policy(bad)
     if unit not in UNITS:
         raise unknown("unit", unit, UNITS)
-    readers = [(path, _by_row if is_hub(path) else UNITS[unit]) for path in expand(paths)]
+    by_row = partial(_by_row, column=column)
+    readers = [(path, by_row if find_format(path) else UNITS[unit]) for path in expand(paths)]
     texts = (found for path, read in readers for found in read(path))
     return sift(texts, lambda where, text: Document(text_of(text, "document"), where), bad, skipped)
 
@@ -57,10 +59,11 @@ def _by_file(path: str) -> Texts:
     yield f"{path}:1", read_text(path)
 
 
-def _by_row(path: str) -> Texts:
-    """Give the text column of a data set of the hub, whose rows are documents already."""
+def _by_row(path: str, column: str) -> Texts:
+    """Give the text column of a table."""
     table = open_table(path)
-    for where, cells in table.select([usual_column(table, TEXTS, "text")], header=False):
+    text = as_column(column or usual_column(table, TEXTS, "text"))
+    for where, cells in table.select([text], header=has_header(table, [text], TEXTS)):
         yield where, cells if isinstance(cells, BadRow) else cells[0]
 
 

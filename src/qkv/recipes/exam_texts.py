@@ -86,7 +86,7 @@ def language(exam: Exam) -> list[Score]:
     """Long documents are read in windows that follow one another: every token but the first is asked for once."""
     metric, model = Perplexity(), exam.model
     tokenizer = _tokenizer(model, "perplexity is measured on text")
-    for chunk in exam.chunks(documents(list(exam.paths), unit=exam.data.unit, **exam.reading), 16):
+    for chunk in exam.chunks(documents(list(exam.paths), **exam.data.document, **exam.reading), 16):
         texts = [document.text for document in chunk]
         for text, ids in zip(texts, tokenizer.encode(texts).ids, strict=True):
             starts = range(0, len(ids) - 1, model.config.max_length)

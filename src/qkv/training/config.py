@@ -61,7 +61,8 @@ class DataConfig:
         valid: files of the validation examples; where there are none, a share of the training examples is held out.
         test: files that are scored at the end.
         format: tsv, csv, jsonl, parquet or label-first (a label, a blank, the text), where the name does not tell it.
-        unit: what a document is in plain text: line, blank (blank lines between documents) or file.
+        unit: what a document is in plain text: line, blank (blank lines between documents) or file. Of a table (csv,
+            tsv, jsonl, parquet) each row is one, whatever stands here.
         text: the column of the text; recognised by its name, else by what stands in it, where it is empty.
         second: the column of the second text of a pair, or empty.
         label: the column of the label; recognised by its name, else by what stands in it, where it is empty.
@@ -101,6 +102,11 @@ class DataConfig:
     def bad(self) -> str:
         """What readers do about bad rows: "skip" or "stop"."""
         return "skip" if self.skip_bad else "stop"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What a document is."""
+        return {"unit": self.unit, "column": self.text}
 
 
 def every(value: float, total: int) -> int:

@@ -37,11 +37,11 @@ class LanguageTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the documents."""
-        return (document.text for document in documents(list(paths), unit=data.unit, bad=data.bad))
+        return (document.text for document in documents(list(paths), **data.document, bad=data.bad))
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Tokenise whole documents; windows cut them later."""
-        for chunk in chunks(documents(list(paths), unit=context.data.unit, **context.reading), 200):
+        for chunk in chunks(documents(list(paths), **context.data.document, **context.reading), 200):
             for ids in context.text.encode([document.text for document in chunk]).ids:
                 yield {"ids": self.ended(ids, context)}
 

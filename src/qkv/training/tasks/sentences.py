@@ -54,7 +54,7 @@ class SentencesTask(MaskedTask):
             yield from super().rows(paths, context)
             return
         room, number, lone = _room(context), 0, 0
-        read = documents(list(paths), unit=context.data.unit, **context.reading)
+        read = documents(list(paths), **context.data.document, **context.reading)
         for chunk in chunks((document.text for document in read), 200):
             for sentences in _encoded(chunk, context, room // 2):
                 groups = list(grouped(sentences, room))

@@ -75,7 +75,7 @@ class WordsTask(Task):
 
     def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
         """Yield the documents."""
-        return (document.text for document in documents(list(paths), unit=data.unit, bad=data.bad))
+        return (document.text for document in documents(list(paths), **data.document, bad=data.bad))
 
     def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
         """Build two tables; for GloVe with biases."""
@@ -130,7 +130,7 @@ class WordsTask(Task):
 def _pieces(paths: Sequence[str], context: Context) -> Iterator[list[int]]:
     """Number the words; those the vocabulary lacks are left out, as in the authors' code."""
     special = set(context.text.specials.values())
-    for chunk in chunks(documents(list(paths), unit=context.data.unit, **context.reading), 200):
+    for chunk in chunks(documents(list(paths), **context.data.document, **context.reading), 200):
         for ids in context.text.encode([document.text for document in chunk]).ids:
             words = [word for word in ids if word not in special]
             yield from (words[start : start + PIECE] for start in range(0, len(words), PIECE))
