@@ -90,11 +90,12 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     pairs = list(phrasebook(120, 3))
     (tmp_path / "a.en").write_text("\n".join(english for english, _ in pairs))
     (tmp_path / "a.de").write_text("\n".join(other for _, other in pairs))
+    (tmp_path / "text.txt").symlink_to("a.en")
     rows = [f'"{english}",{len(english) % 2}' for english, _ in pairs]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "train", "train", "evaluate", "translate", "translate"]
+    asked = ["translate", *["train"] * 5, "evaluate", "translate", "translate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
