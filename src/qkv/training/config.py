@@ -62,7 +62,7 @@ class DataConfig:
         test: files that are scored at the end.
         format: tsv, csv, jsonl, parquet or label-first (a label, a blank, the text), where the name does not tell it.
         unit: what a document is in plain text: line, blank (blank lines between documents) or file. Of a table (csv,
-            tsv, jsonl, parquet) each row is one, whatever stands here.
+            tsv, jsonl, parquet) each row is one: the column `text`, or the first with a usual name.
         text: the column of the text; recognised by its name, else by what stands in it, where it is empty.
         second: the column of the second text of a pair, or empty.
         label: the column of the label; recognised by its name, else by what stands in it, where it is empty.
