@@ -27,6 +27,7 @@ import torch
 from finetune_files import minilm_folder
 
 from qkv.data.labelled import classified
+from qkv.predict.device import find_device
 from qkv.recipes.prepare import prepare
 from qkv.recipes.run import job_of
 from qkv.recipes.schema import read_recipe
@@ -45,7 +46,7 @@ def ours(file: Path, minilm: Path, folder: Path, tokens: int, epochs: int) -> fl
     ]  # fmt: skip
     recipe = read_recipe("classify", changes)
     prepared = prepare(recipe, folder, lambda _: None)
-    job = job_of(recipe, prepared, prepared.model.train(), lambda _: None)
+    job = job_of(recipe, prepared, prepared.model.to(find_device(None)).train(), lambda _: None)
     run = Run(job, recipe.train, recipe.optim)
     start = time.perf_counter()
     batches, recorder = job.batches(0), recorder_of(run)

@@ -6,10 +6,10 @@
     python benchmarks/pretrain_small.py glue --data ../shared/data --work runs/small --seeds 3 --out small.json
 
 Text: 100 English novels and the prose of enwik8, about 22 million words; two novels and a hundredth of the articles are
-held out. A few steps are timed first, and as many are taken as fit the minutes. `glue` sets the dev scores of each
-model beside those of the same architecture from its first weights. Nothing is dropped in pre-training (the text is
-passed over a few times only), a tenth in fine-tuning. Positions are rotary: with learned ones the loss stays that of
-single words for the first 1,500 steps.
+held out. BERT reads pairs of sentences of 128 tokens, ELECTRA windows of 128 and later of 512. A few steps are timed
+first, and as many are taken as fit the minutes. `glue` sets the dev scores of each model beside those of the same
+architecture from its first weights. Nothing is dropped in pre-training (the text is passed over a few times only), a
+tenth in fine-tuning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ from qkv.recipes.schema import read_recipe
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.training import TokenizerConfig, train_tokenizer
 
-PRESETS = {"bert": "bert-small", "electra": "electra-small"}
+PRESETS = {"bert": "bert-small-rotary", "electra": "electra-small-rotary"}
+PAIRS = {"objective.next_sentence": True, "data.short": 0, "data.max_length": 128}
+OWN: dict[str, dict[str, Any]] = {"bert": PAIRS, "electra": {"optim.lr": 1e-3}}  # beside the recipe's settings
 TASKS = ("CoLA", "SST-2", "MRPC", "STS-B", "RTE")
 PARAGRAPHS = 100  # of a novel in a document
 NOVEL, ARTICLE = 50, 100  # of so many, one is held out
@@ -105,17 +107,18 @@ def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
     """Make first weights, time some steps, and train as long as there is time."""
     start, work = time.perf_counter(), args.work
     files, tokenizer = prepare(args)
+    name = args.name or kind
+    first = work / f"first-{name}"
     config = override(catalogue.preset(PRESETS[kind]), {**size(kind, args), "vocab_size": tokenizer.vocab_size})
     torch.manual_seed(1)
-    write_folder(Folder(config, catalogue.build(config).eval(), tokenizer), work / f"first-{kind}")
+    write_folder(Folder(config, catalogue.build(config).eval(), tokenizer), first)
     changes = {
-        "model.init": str(work / f"first-{kind}"), "model.preset": "", "data.train": [str(files["train"])],
-        "data.valid": [str(files["valid"])], "data.unit": "blank", "data.cache": str(work / f"data-{kind}"),
+        "model.init": str(first), "model.preset": "", "data.train": [str(files["train"])],
+        "data.valid": [str(files["valid"])], "data.unit": "blank", "data.cache": str(work / f"data-{name}"),
         "train.tokens": args.tokens, "train.workers": args.workers, "train.compile": args.compile,
         "train.log_every": 50, "train.save_every": 1e9, "train.validate_every": 1e9,
     }  # fmt: skip
-    name = args.name or kind
-    changes |= {"train.steps": TIMED, "out": str(work / f"timed-{name}"), **dict(args.set)}
+    changes |= {"train.steps": TIMED, "out": str(work / f"timed-{name}"), **OWN[kind], **dict(args.set)}
     recipe = override(read_recipe(f"pretrain-{kind}"), changes)
     steps = args.steps
     if not steps:
@@ -134,7 +137,7 @@ def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
 
 def size(kind: str, args: argparse.Namespace) -> dict[str, Any]:
     """Return the same size for both kinds, without dropout."""
-    found: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0, "position": {"name": args.position}}
+    found: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
     found |= {"num_layers": args.layers, "dim": args.dim, "num_heads": args.dim // 64, "ff_dim": 4 * args.dim}
     return found | ({"embedding_dim": args.dim} if kind == "electra" else {})
 
@@ -186,7 +189,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="instead of as many as fit the minutes")
     parser.add_argument("--layers", type=int, default=4, help="BERT-small has 4 layers, 512 wide (Turc et al. 2019)")
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--position", default="rotary")
     parser.add_argument("--tokens", type=int, default=32_768, help="of a batch")
     parser.add_argument("--vocab-size", type=int, default=30_000)
     parser.add_argument("--workers", type=int, default=6)

@@ -92,6 +92,9 @@ ENCODERS = [
     *bert_like("Electra", hf.ElectraConfig, BERT | {"embedding_size": 16}, segments=True),
     Case(hf.ElectraForPreTraining, hf.ElectraConfig, BERT | {"embedding_size": 16}, {"replaced": "logits"}),
     Case(hf.ElectraForPreTraining, hf.ElectraConfig, BERT | {"embedding_size": 32}, {"replaced": "logits"}),
+    *bert_like("RoFormer", hf.RoFormerConfig, BERT, segments=True),
+    Case(hf.RoFormerForMaskedLM, hf.RoFormerConfig, BERT | {"embedding_size": 16, "hidden_act": "gelu_new"}),
+    Case(hf.RoFormerForSequenceClassification, hf.RoFormerConfig, BERT | {"hidden_act": "relu"}),
     Case(hf.GPT2LMHeadModel, hf.GPT2Config, GPT2),
     Case(hf.GPT2LMHeadModel, hf.GPT2Config, GPT2 | {"n_inner": 40, "activation_function": "relu"}),
     Case(hf.GPT2ForSequenceClassification, hf.GPT2Config, GPT2),
@@ -105,6 +108,7 @@ BASES = [
     Case(hf.DistilBertModel, hf.DistilBertConfig, DISTIL),
     Case(hf.AlbertModel, hf.AlbertConfig, BERT | {"embedding_size": 16}),
     Case(hf.ElectraModel, hf.ElectraConfig, BERT | {"embedding_size": 16}),
+    Case(hf.RoFormerModel, hf.RoFormerConfig, BERT | {"embedding_size": 16}),
     Case(hf.GPT2Model, hf.GPT2Config, GPT2),
     Case(hf.T5EncoderModel, hf.T5Config, T5),
 ]

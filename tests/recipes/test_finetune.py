@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,26 @@ def test_from_a_csv_to_a_score_that_others_find_too(bert_folder: Path, tmp_path:
         found = theirs(**tokens(list(gold), padding=True, truncation=True, max_length=12, return_tensors="pt"))
     predicted = [theirs.config.id2label[int(row.argmax())] for row in found.logits]
     assert accuracy.value == pytest.approx(accuracy_score(list(gold.values()), predicted))
+
+
+@pytest.mark.parametrize(("preset", "heads"), [("bert-small-rotary", ("mlm", "nsp")), ("electra-small-rotary", ())])
+def test_what_was_pretrained_with_rotary_positions_is_a_roformer_elsewhere(
+    preset: str, heads: tuple[str, ...], bert_folder: Path, tiny_bert: dict[str, Any], tmp_path: Path
+) -> None:
+    from transformers import AutoTokenizer, RoFormerForSequenceClassification
+
+    sizes = {**tiny_bert, **({"heads": list(heads)} if heads else {"embedding_dim": 16})}
+    torch.manual_seed(1)
+    qkv.build(preset, device="cpu", **sizes).save(tmp_path / "first")
+    shutil.copy(bert_folder / "tokenizer.json", tmp_path / "first")
+    model, _ = tune(tmp_path / "first", train=write(tmp_path / "a.csv", 100, 1), epochs=1, out=str(tmp_path / "run"))
+    theirs, report = RoFormerForSequenceClassification.from_pretrained(tmp_path / "run", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    tokens, asked = AutoTokenizer.from_pretrained(tmp_path / "run", pad_token="[PAD]"), texts(20, 3)
+    with torch.no_grad():
+        found = theirs.eval()(**tokens(asked, padding=True, return_tensors="pt")).logits
+    torch.testing.assert_close(torch.stack(model.logits(model.encode(asked).ids)), found, atol=1e-5, rtol=0)
 
 
 def test_a_run_without_a_place_leaves_nothing_and_one_with_a_place_stays(

@@ -4,6 +4,7 @@ roberta, xlm-roberta   no segments, other tokenizers (Liu et al. 2019; Conneau e
 distilbert             half the layers, no segments, a ReLU pooler (Sanh et al. 2019)
 albert                 one layer's weights for all, a narrow token table (Lan et al. 2020)
 electra                a narrow token table; see electra.py (Clark et al. 2020)
+roformer               rotary positions (Su et al. 2021)
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from qkv.nn.embeddings import TextEmbeddings
 from qkv.nn.heads import MaskedHead, Pooler, RegressionHead, ReplacedHead, SequenceHead, SpanHead, TokenHead
 from qkv.nn.init import initialise
 
-# What pools a sentence in each flavour: the activation of the dense layer over its first token.
-POOLERS = {
+# What pools a sentence in each flavour: the activation of the dense layer over its first token, or None for that of the
+# feed-forward.
+POOLERS: dict[str, str | None] = {
     "bert": "tanh",
     "roberta": "tanh",
     "xlm-roberta": "tanh",
     "albert": "tanh",
     "distilbert": "relu",
     "electra": "gelu",
+    "roformer": None,
 }
 
 
@@ -49,7 +52,7 @@ class BertConfig:
         position: how the model knows the order.
         heads: any of pool, mlm, nsp, classify, regress, tag, span, replaced.
         num_labels: of classify and tag.
-        flavour: bert, roberta, xlm-roberta, distilbert, albert, electra.
+        flavour: bert, roberta, xlm-roberta, distilbert, albert, electra, roformer.
         reach: tokens that a convolution over the embeddings sees, itself and those before it; 1 for none.
     """
 
@@ -99,7 +102,7 @@ def build(config: BertConfig) -> Transformer:
         dropout=config.dropout,
     )
     # The masked-token heads of RoBERTa and ELECTRA keep GELU whatever the encoder uses.
-    act = config.activation if config.flavour in ("bert", "albert", "distilbert") else "gelu"
+    act = config.activation if config.flavour in ("bert", "albert", "distilbert", "roformer") else "gelu"
     heads = build_heads(
         config.heads,
         {
@@ -115,7 +118,8 @@ def build(config: BertConfig) -> Transformer:
         },
     )
     pooled = "pool" in config.heads or any(head.over == "sequences" for head in heads.values())
-    pooler = Pooler(config.dim, activation=POOLERS[config.flavour], dropout=config.dropout) if pooled else None
+    act = POOLERS[config.flavour] or config.activation
+    pooler = Pooler(config.dim, activation=act, dropout=config.dropout) if pooled else None
     model = Transformer(embeddings=embeddings, stack=stack, heads=heads, pooler=pooler)
     initialise(model, "bert")
     return model
@@ -140,4 +144,5 @@ PRESETS = {
         12, 768, vocab_size=30_000, embedding_dim=128, activation="gelu_tanh", dropout=0.0, attention_dropout=0.0,
         flavour="albert",
     ),
+    "bert-small-rotary": _size(4, 512, position=PositionConfig(name="rotary"), heads=(), flavour="roformer"),
 }  # fmt: skip

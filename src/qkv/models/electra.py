@@ -5,10 +5,13 @@ Sizes of the paper's table 6: the generator is as deep as the discriminator and 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from qkv.common.errors import UsageError
 from qkv.models.bert import BertConfig, build
+from qkv.models.position import PositionConfig
 from qkv.models.skeleton import Transformer
 from qkv.nn.embeddings import TextEmbeddings
 
@@ -62,5 +65,8 @@ def _pair(num_layers: int, dim: int, embedding_dim: int, generator_dim: int) -> 
 
 PRESETS: dict[str, BertConfig] = {}
 PRESETS["electra-small"], PRESETS["electra-small-generator"] = _pair(12, 256, 128, 64)
+PRESETS["electra-small-rotary"] = replace(
+    PRESETS["electra-small"], position=PositionConfig(name="rotary"), flavour="roformer"
+)
 PRESETS["electra-base"], PRESETS["electra-base-generator"] = _pair(12, 768, 768, 256)
 PRESETS["electra-large"], PRESETS["electra-large-generator"] = _pair(24, 1024, 1024, 256)

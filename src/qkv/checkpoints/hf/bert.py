@@ -1,4 +1,4 @@
-"""Names of bert, roberta, xlm-roberta, distilbert, albert and electra."""
+"""Names of bert, roberta, xlm-roberta, distilbert, albert, electra and roformer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, same, skipping
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, same, skipping, turned
 from qkv.common.errors import QkvError
 from qkv.models.bert import BertConfig
+from qkv.models.position import PositionConfig
+from qkv.nn.positions import SinusoidalPosition
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,12 @@ NAMES: dict[str, _Names] = {
         masked=("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
         classify="classifier.out_proj",
     ),
+    "roformer": _Names(
+        "roformer", "RoFormer",
+        project="embeddings_project",
+        task_pooler="classifier.dense",
+        classify="classifier.out_proj",
+    ),
 }  # fmt: skip
 
 # Their class names, without the flavour, and the heads each carries.
@@ -97,8 +108,9 @@ def _rules(config: BertConfig) -> list[Rule]:
     q, k, v, out = names.attention
     norm1, up, down, norm2 = names.rest
     rules = same("embeddings.token.weight", f"{base}embeddings.word_embeddings.weight")
-    skip = 2 if "roberta" in config.flavour else 0
-    rules += skipping("embeddings.position.table.weight", f"{base}embeddings.position_embeddings.weight", skip)
+    if config.position.name == "learned":
+        skip = 2 if "roberta" in config.flavour else 0
+        rules += skipping("embeddings.position.table.weight", f"{base}embeddings.position_embeddings.weight", skip)
     if config.num_segments:
         rules += same("embeddings.segment.weight", f"{base}embeddings.token_type_embeddings.weight")
     rules += linear("embeddings.norm", f"{base}embeddings.LayerNorm")
@@ -106,7 +118,8 @@ def _rules(config: BertConfig) -> list[Rule]:
         rules += linear("embeddings.project", base + names.project)
     for i in range(1 if config.flavour == "albert" else config.num_layers):
         ours, theirs = f"stack.blocks.{i}.", base + names.layer.format(i=i)
-        rules += fused(f"{ours}attention.part.qkv", [theirs + q, theirs + k, theirs + v])
+        product, parts = f"{ours}attention.part.qkv", [theirs + q, theirs + k, theirs + v]
+        rules += turned(product, parts, config.num_heads) if config.flavour == "roformer" else fused(product, parts)
         rules += linear(f"{ours}attention.part.out", theirs + out)
         rules += linear(f"{ours}attention.norm", theirs + norm1)
         rules += linear(f"{ours}feedforward.part.up", theirs + up)
@@ -168,6 +181,8 @@ def _read(raw: Mapping[str, Any], tensors: set[str]) -> BertConfig:
     flavour = raw["model_type"]
     if raw.get("position_embedding_type", "absolute") != "absolute":
         raise QkvError(f"position_embedding_type {raw['position_embedding_type']!r} is not known (allowed: absolute)")
+    if raw.get("rotary_value"):
+        raise QkvError("rotary_value true is not known (allowed: false)")
     distil, roberta = flavour == "distilbert", "roberta" in flavour
     dim = raw["dim" if distil else "hidden_size"]
     return BertConfig(
@@ -178,11 +193,12 @@ def _read(raw: Mapping[str, Any], tensors: set[str]) -> BertConfig:
         ff_dim=raw["hidden_dim" if distil else "intermediate_size"],
         max_length=raw["max_position_embeddings"] - (2 if roberta else 0),
         num_segments=0 if distil else raw.get("type_vocab_size", 2),
-        embedding_dim=raw.get("embedding_size") if flavour in ("albert", "electra") else None,
+        embedding_dim=raw.get("embedding_size") if NAMES[flavour].project else None,
         activation=ours_of(raw.get("activation" if distil else "hidden_act", "gelu")),
         norm_eps=raw.get("layer_norm_eps", 1e-12),
         dropout=raw.get("dropout" if distil else "hidden_dropout_prob", 0.1),
         attention_dropout=raw.get("attention_dropout" if distil else "attention_probs_dropout_prob", 0.1),
+        position=PositionConfig(name="rotary" if flavour == "roformer" else "learned"),
         heads=_heads(raw, flavour, tensors),
         num_labels=len(raw.get("id2label", "ab")),
         flavour=flavour,
@@ -201,8 +217,10 @@ def _task(config: BertConfig) -> str:
 
 def _write(config: BertConfig) -> dict[str, Any]:
     names = NAMES[config.flavour]
-    if config.position.name != "learned":
+    if config.position.name != ("rotary" if config.flavour == "roformer" else "learned"):
         raise Unwritable(f"{names.model_type} has no {config.position.name} positions")
+    if config.flavour == "roformer" and config.position.base != PositionConfig.base:
+        raise Unwritable(f"{names.model_type} has rotary positions of base {PositionConfig.base:g}")
     if config.reach > 1:
         raise Unwritable(f"{names.model_type} has no convolution over its embeddings")
     if config.flavour == "albert" and config.embedding_dim in (None, config.dim):
@@ -240,9 +258,18 @@ def _write(config: BertConfig) -> dict[str, Any]:
         "attention_probs_dropout_prob": config.attention_dropout,
         "type_vocab_size": config.num_segments,
     }
-    if config.flavour in ("albert", "electra"):
+    if names.project and (config.embedding_dim or config.flavour != "roformer"):  # its default is hidden_size
         raw["embedding_size"] = config.embedding_dim or config.dim
     return raw
+
+
+def _computed(config: BertConfig) -> dict[str, Tensor]:
+    """RoFormer keeps the sines and cosines of its angles."""
+    if config.flavour != "roformer":
+        return {}
+    base = "" if _is_base(config) else NAMES[config.flavour].prefix
+    angles = SinusoidalPosition(config.dim // config.num_heads)
+    return {f"{base}encoder.embed_positions.weight": angles(torch.arange(config.max_length), config.max_length)}
 
 
 FORMAT = Format(
@@ -253,6 +280,7 @@ FORMAT = Format(
     rules=_rules,
     ignored=(
         "*position_ids", "*token_type_ids", "cls.predictions.decoder.*", "lm_head.decoder.*", "vocab_projector.weight",
-        "predictions.decoder.*", "generator_lm_head.weight",
+        "predictions.decoder.*", "generator_lm_head.weight", "*embed_positions.weight",
     ),
+    computed=_computed,
 )  # fmt: skip

@@ -34,6 +34,7 @@ class Format:
         write: our config to config.json, or `Unwritable`.
         rules: the name map of a config.
         ignored: patterns of tensors that repeat others or hold no weights.
+        computed: tensors that their files hold though a formula gives them.
     """
 
     model_types: tuple[str, ...]
@@ -42,6 +43,7 @@ class Format:
     write: Callable[[Any], dict[str, Any]]
     rules: Callable[[Any], list[Rule]]
     ignored: tuple[str, ...] = ()
+    computed: Callable[[Any], dict[str, Tensor]] = lambda config: {}
 
 
 class Unwritable(Exception):
@@ -64,6 +66,26 @@ def fused(ours: str, theirs: Sequence[str], *, bias: bool = True) -> list[Rule]:
         Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), torch.cat, lambda t: t.chunk(len(theirs)))
         for part in (["weight", "bias"] if bias else ["weight"])
     ]
+
+
+def turned(ours: str, theirs: Sequence[str], num_heads: int) -> list[Rule]:
+    """Our one product is their q, k and v, and the channels that turn together lie side by side in their q and k."""
+
+    def apart(tensor: Tensor) -> Tensor:
+        return tensor.unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+    def side_by_side(tensor: Tensor) -> Tensor:
+        return tensor.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+    def join(tensors: list[Tensor]) -> Tensor:
+        q, k, v = tensors
+        return torch.cat([apart(q), apart(k), v])
+
+    def cut(tensor: Tensor) -> Sequence[Tensor]:
+        q, k, v = tensor.chunk(3)
+        return [side_by_side(q), side_by_side(k), v]
+
+    return [Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), join, cut) for part in ("weight", "bias")]
 
 
 def transposed(ours: str, theirs: str) -> list[Rule]:
@@ -125,7 +147,7 @@ def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> 
 
 def export_tensors(ours: Mapping[str, Tensor], style: Format, config: Any) -> dict[str, Tensor]:
     """Translate our tensors to theirs."""
-    theirs: dict[str, Tensor] = {}
+    theirs = style.computed(config)
     for rule in style.rules(config):
         theirs |= zip(rule.theirs, rule.cut(ours[rule.ours]), strict=True)
     return theirs
