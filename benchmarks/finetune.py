@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from finetune_files import minilm_folder
+from finetune_peer import trainer_of
 
 from qkv.data.labelled import classified
 from qkv.predict.device import find_device
@@ -61,27 +62,14 @@ def _until_done() -> float:
     return time.perf_counter()
 
 
-def theirs(rows: list[tuple[str, int]], minilm: Path, folder: Path, epochs: int) -> float:
+def theirs(rows: list[tuple[str, int]], minilm: Path, epochs: int) -> float:
     """Time their Trainer."""
     import transformers as hf
 
     tokenizer = hf.AutoTokenizer.from_pretrained(minilm)
     model = hf.AutoModelForSequenceClassification.from_pretrained(minilm, num_labels=2, dtype=torch.float32)
-    data = [
-        {**tokenizer(text, truncation=True, max_length=256, padding=False), "labels": label} for text, label in rows
-    ]
-    fields = hf.TrainingArguments.__dataclass_fields__
-    grouped: dict[str, Any] = (
-        {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
-    )
-    cuda = torch.cuda.is_available()
-    settings = hf.TrainingArguments(
-        output_dir=str(folder), per_device_train_batch_size=BATCH, num_train_epochs=epochs, learning_rate=5e-5,
-        bf16=cuda, use_cpu=not cuda, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
-        **grouped,
-    )  # fmt: skip
-    collate = hf.DataCollatorWithPadding(tokenizer)
-    trainer = hf.Trainer(model=model, args=settings, train_dataset=data, data_collator=collate)
+    data = [{**tokenizer(text, truncation=True, max_length=256), "labels": label} for text, label in rows]
+    trainer = trainer_of(model, data, batch=BATCH, num_train_epochs=epochs, learning_rate=5e-5)
     start = time.perf_counter()
     trainer.train()
     return _until_done() - start
@@ -116,7 +104,7 @@ def main() -> None:
     times: dict[str, list[float]] = {"qkv": [], "hf": []}
     for number in range(args.rounds):
         times["qkv"].append(alone(ours, table, minilm, work / f"qkv-{number}", tokens, args.epochs))
-        times["hf"].append(alone(theirs, rows, minilm, work / f"hf-{number}", args.epochs))
+        times["hf"].append(alone(theirs, rows, minilm, args.epochs))
         print({name: [round(t, 1) for t in found] for name, found in times.items()}, flush=True)
     medians = {name: statistics.median(found) for name, found in times.items()}
     for name, seconds in medians.items():

@@ -108,7 +108,7 @@ TASKS: dict[str, Bench] = {
     ),
     "squad": Bench(
         "answer", "answer-f1", SHIFTS, (), ("squad/dev-v1.1.rebuilt.json.gz",), max_length=384, lr=2e-4,
-        ours={"optim.lr": 2e-4, "train.ema": 0.99},
+        ours={"optim.lr": 2e-4, "optim.layer_decay": 0.9, "train.ema": 0.99, "objective.agreement": 4.0},
     ),
     "imdb": Bench(
         "classify", "accuracy", ("imdb/train.tsv.gz",), (), ("imdb/test.tsv.gz",), columns("text", None, "label"),

@@ -187,22 +187,27 @@ def _with_loop(side: Side, features: list[Feature], seed: int, lr: float, epochs
 
 def _with_trainer(side: Side, features: list[Feature], seed: int, lr: float, epochs: float) -> None:
     """Train with their Trainer; it needs the package accelerate."""
+    trainer_of(
+        side.model, features, batch=side.bench.batch, num_train_epochs=epochs, seed=seed, learning_rate=lr,
+        weight_decay=DECAY, warmup_steps=round(WARMUP * _steps(side, features, epochs)),
+    ).train()  # fmt: skip
+
+
+def trainer_of(model: Any, features: list[Feature], *, batch: int, **more: Any) -> Any:
+    """Return their Trainer, batches grouped by length; it says and saves nothing."""
     import tempfile
 
     import transformers as hf
 
-    fields = hf.TrainingArguments.__dataclass_fields__
+    fields, cuda = hf.TrainingArguments.__dataclass_fields__, _device().type == "cuda"
     grouped: dict[str, Any] = (
         {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
     )
-    cuda = side.device.type == "cuda"
     settings = hf.TrainingArguments(
-        output_dir=tempfile.mkdtemp(), per_device_train_batch_size=side.bench.batch, num_train_epochs=epochs, seed=seed,
-        learning_rate=lr, weight_decay=DECAY, warmup_steps=round(WARMUP * _steps(side, features, epochs)),
-        bf16=cuda, use_cpu=not cuda, report_to=[],
-        save_strategy="no", logging_strategy="no", disable_tqdm=True, **grouped,
+        output_dir=tempfile.mkdtemp(), per_device_train_batch_size=batch, bf16=cuda, use_cpu=not cuda, report_to=[],
+        save_strategy="no", logging_strategy="no", disable_tqdm=True, **grouped, **more,
     )  # fmt: skip
-    hf.Trainer(model=side.model, args=settings, train_dataset=features, data_collator=_collate).train()
+    return hf.Trainer(model=model, args=settings, train_dataset=features, data_collator=_collate)
 
 
 @torch.no_grad()

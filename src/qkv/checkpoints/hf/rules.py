@@ -43,7 +43,7 @@ class Format:
     write: Callable[[Any], dict[str, Any]]
     rules: Callable[[Any], list[Rule]]
     ignored: tuple[str, ...] = ()
-    computed: Callable[[Any], dict[str, Tensor]] = lambda config: {}
+    computed: Callable[[Any], dict[str, Tensor]] = lambda _: {}
 
 
 class Unwritable(Exception):
@@ -85,7 +85,9 @@ def turned(ours: str, theirs: Sequence[str], num_heads: int) -> list[Rule]:
         q, k, v = tensor.chunk(3)
         return [side_by_side(q), side_by_side(k), v]
 
-    return [Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), join, cut) for part in ("weight", "bias")]
+    return [
+        Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), join, cut) for part in ("weight", "bias")
+    ]
 
 
 def transposed(ours: str, theirs: str) -> list[Rule]:
