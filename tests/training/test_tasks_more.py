@@ -30,7 +30,7 @@ from qkv.recipes.run import Prepared, check, job_of, prepare, run_recipe
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.training.tasks.mixed_order import MixedSampler, Share
 from qkv.training.tasks.mixed_tables import tables_of
-from qkv.training.tasks.sentences import elsewhere, fitting, grouped
+from qkv.training.tasks.sentences import elsewhere, grouped, halves
 
 PAIRS = list(phrasebook(240, 5))
 
@@ -192,25 +192,43 @@ def test_every_row_elsewhere_is_drawn_alike() -> None:
     assert all(abs(count - 10_000) < 500 for count in counts.values())
 
 
-@given(st.lists(st.integers(1, 10), max_size=20), st.integers(20, 40))
-def test_groups_keep_the_order_and_fit(sizes: list[int], room: int) -> None:
+@given(st.lists(st.integers(1, 10), max_size=20), st.integers(20, 40), st.integers(0, 99))
+def test_groups_keep_the_order_and_fit(sizes: list[int], room: int, seed: int) -> None:
     sentences = [np.full(size, number) for number, size in enumerate(sizes)]
-    groups = list(grouped(sentences, room))
+    groups = list(grouped(sentences, room, np.random.default_rng(seed)))
     assert all(len(group) > 1 and sum(map(len, group)) <= room for group in groups)
     told = [int(sentence[0]) for group in groups for sentence in group]
     assert told == list(range(len(told)))
     assert len(told) >= len(sizes) - 1
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 30))
-def test_what_fits_is_whole_sentences(sizes: list[int], space: int) -> None:
-    sentences = [np.full(size, number) for number, size in enumerate(sizes)]
-    found = fitting(sentences, space)
-    assert 0 < len(found) <= space
-    counts = Counter(found.tolist())
-    assert sizes[0] > space or all(counts[number] == sizes[number] for number in counts)
-    whole = [number for number in range(len(sizes)) if sum(sizes[: number + 1]) <= space]
-    assert sizes[0] > space or len(counts) == len(whole)
+def test_some_groups_are_short() -> None:
+    groups = list(grouped([np.zeros(1)] * 100_000, 100, np.random.default_rng(0)))
+    short = [len(group) for group in groups if len(group) < 100]
+    assert 0.08 < len(short) / len(groups) < 0.12
+    assert 45 < np.mean(short) < 57  # any length is as likely
+
+
+groups = st.lists(st.lists(st.integers(1, 9), min_size=2, max_size=6), min_size=1, max_size=5)
+
+
+@given(groups, st.data())
+def test_what_fits_is_whole_sentences(
+    tmp_path_factory: pytest.TempPathFactory, groups: list[list[int]], data: st.DataObject
+) -> None:
+    """Tokens are numbers that rise, so that they say themselves where they are from."""
+    first = np.cumsum([0, *map(sum, groups)])
+    rows = [{"ids": np.arange(first[i], first[i + 1]), "sentences": sizes} for i, sizes in enumerate(groups)]
+    store = Store.write(tmp_path_factory.mktemp("store") / "s", rows, key="")
+    asked = np.array(data.draw(st.lists(st.integers(0, len(groups) - 1), min_size=1, max_size=6)))
+    space = np.array([data.draw(st.integers(1, 40)) for _ in asked])
+    found = halves(store, asked, space, np.random.default_rng(data.draw(st.integers(0, 99))))
+    for group, room, (start, cut), (second, size) in zip(asked, space, *found, strict=True):
+        ends = np.cumsum(groups[group]).tolist()
+        assert start == first[group]
+        assert cut in ends[:-1]
+        assert second == start + cut
+        assert size == max([end - cut for end in ends if cut < end <= cut + room], default=room)
 
 
 def test_next_sentences_train_to_a_folder_that_transformers_reads(files: Made, tmp_path: Path) -> None:

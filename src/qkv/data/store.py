@@ -125,12 +125,17 @@ class Store:
 
     def gather(self, column: str, rows: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
         """Return the values of some rows behind each other, and the rows' lengths, as copies."""
+        starts, lengths = self.stretches(column, rows)
+        return self.spans(column, starts, lengths), lengths
+
+    def stretches(self, column: str, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where some rows begin in the stream of a column, and their lengths."""
         numbers = self._numbers(rows)
         _, offsets = self._column(column)
         starts = offsets.array[numbers]
         lengths: NDArray[np.int64] = offsets.array[numbers + 1] - starts
         offsets.touched(len(numbers), 0)
-        return self.spans(column, starts, lengths), lengths
+        return starts, lengths
 
     def spans(self, column: str, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Array:
         """Return stretches of the stream behind each other, whatever rows they belong to, as a copy."""

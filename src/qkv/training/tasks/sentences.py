@@ -27,6 +27,7 @@ from qkv.training.tasks.base import Array, Collate, Context, Row, Task, chunks, 
 from qkv.training.tasks.language import MaskedTask, hiding
 
 AROUND = 3  # [CLS] and two [SEP]
+SHORT = 0.1  # of the groups of sentences
 
 
 def with_heads(config: Any, heads: Sequence[str]) -> Any:
@@ -53,11 +54,11 @@ class SentencesTask(MaskedTask):
         if not context.settings.get("next_sentence"):
             yield from super().rows(paths, context)
             return
-        room, number, lone = _room(context), 0, 0
+        room, number, lone, rng = _room(context), 0, 0, np.random.default_rng(0)
         read = documents(list(paths), **context.data.document, **context.reading)
         for chunk in chunks((document.text for document in read), 200):
             for sentences in _encoded(chunk, context, room // 2):
-                groups = list(grouped(sentences, room))
+                groups = list(grouped(sentences, room, rng))
                 lone += not groups
                 number += bool(groups)
                 for group in groups:
@@ -88,17 +89,15 @@ class SentencesTask(MaskedTask):
             raise UsageError(f"next_sentence needs two documents or more with two sentences each, and {where}")
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:
-            halves = [_halves(row, rng) for row in store.rows(rows)]
-            others = [_halves(row, rng)[1] for row in store.rows(elsewhere(owners, rows, rng))]
-            firsts, seconds, labels = pair_sentences([a for a, _ in halves], [b for _, b in halves], others, rng=rng)
-            pairs = [
-                (np.concatenate([[cls], *first, [sep]]), np.append(fitting(second, room - sum(map(len, first))), sep))
-                for first, second in zip(firsts, seconds, strict=True)
-            ]
-            sizes = np.array([[len(first), len(second)] for first, second in pairs])
-            hidden, places, wanted = hide(np.concatenate([ids for pair in pairs for ids in pair]), rng)
-            segments = np.repeat(np.tile([0, 1], len(pairs)), sizes.reshape(-1))
-            return Masked(tokens_of(hidden, sizes.sum(1), segments), places, wanted, torch.from_numpy(labels))
+            first, second = halves(store, rows, np.full(len(rows), room), rng)
+            _, other = halves(store, elsewhere(owners, rows, rng), room - first[:, 1], rng)
+            firsts, seconds, labels = pair_sentences(list(first), list(second), list(other), rng=rng)
+            starts, lengths = np.stack([firsts, seconds], axis=1).reshape(-1, 2).T
+            sizes = lengths + np.tile([2, 1], len(rows))
+            hidden, places, wanted = hide(_framed(store.spans("ids", starts, lengths), sizes, cls, sep), rng)
+            segments = np.repeat(np.tile([0, 1], len(rows)), sizes)
+            tokens = tokens_of(hidden, sizes.reshape(-1, 2).sum(1), segments)
+            return Masked(tokens, places, wanted, torch.from_numpy(labels))
 
         return make
 
@@ -110,17 +109,24 @@ class SentencesTask(MaskedTask):
         return with_heads(config, ["nsp"])
 
 
-def grouped(sentences: Sequence[Array], room: int) -> Iterator[list[Array]]:
+def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> Iterator[list[Array]]:
     """Put sentences that follow each other together: as many as fit, at least two, none of them over half the room.
 
-    A last sentence that stands alone is left out.
+    Some groups have less room than that, as in BERT's own code, since what is read later is often short. A last
+    sentence that stands alone is left out.
     """
+
+    def drawn() -> int:
+        return int(rng.integers(2, room + 1)) if rng.random() < SHORT else room
+
     group: list[Array] = []
+    size, limit = 0, drawn()
     for sentence in sentences:
-        if sum(map(len, group)) + len(sentence) > room:
+        if len(group) > 1 and size + len(sentence) > limit:
             yield group
-            group = []
+            group, size, limit = [], 0, drawn()
         group.append(sentence)
+        size += len(sentence)
     if len(group) > 1:
         yield group
 
@@ -133,28 +139,42 @@ def elsewhere(owners: Array, rows: Array, rng: np.random.Generator) -> Array:
     return drawn + (drawn >= first) * (last - first)
 
 
-def fitting(sentences: Sequence[Array], space: int) -> Array:
-    """Join as many whole sentences as fit, or else the beginning of the first."""
-    ends = np.cumsum([len(ids) for ids in sentences])
-    whole = ends[ends <= space]
-    return np.concatenate(sentences)[: whole[-1] if len(whole) else space]
+def halves(store: Store, rows: Array, space: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Cut each group between two of its sentences.
+
+    Returns:
+        Where the first halves begin and how many tokens they have, and so the second ones: as many whole sentences as
+        fit into `space`, or else the beginning of one. Shape: [B, 2] each.
+    """
+    starts, sizes = store.stretches("ids", rows)
+    lengths, counts = store.gather("sentences", rows)
+    before = np.cumsum(counts) - counts  # the first sentence of each group
+    ends = np.cumsum(lengths) - np.repeat(np.cumsum(sizes) - sizes, counts)
+    cut = ends[before + rng.integers(1, counts) - 1]
+    after = ends - np.repeat(cut, counts)
+    whole = np.maximum.reduceat(np.where(after <= np.repeat(space, counts), after, 0), before)
+    second = np.where(whole > 0, whole, np.minimum(space, sizes - cut))
+    return np.stack([starts, cut], axis=1), np.stack([starts + cut, second], axis=1)
 
 
-def _halves(row: Mapping[str, Array], rng: np.random.Generator) -> tuple[list[Array], list[Array]]:
-    """Cut a group between two of its sentences."""
-    sentences = np.split(row["ids"], np.cumsum(row["sentences"])[:-1])
-    place = int(rng.integers(1, len(sentences)))
-    return sentences[:place], sentences[place:]
+def _framed(flat: Array, sizes: Array, cls: int, sep: int) -> Array:
+    """Put [CLS] before each first half and [SEP] after each half; `sizes` are those of the halves with them."""
+    last = np.cumsum(sizes) - 1
+    first = (last - sizes + 1)[::2]
+    ids, plain = np.full(sizes.sum(), sep), np.ones(sizes.sum(), dtype=bool)
+    plain[last] = plain[first] = False
+    ids[first], ids[plain] = cls, flat
+    return ids
 
 
 def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list[Array]]:
     """Give the sentences of each document that has two, as ids; one of more than `most` tokens becomes several."""
     cut = [[sentence for sentence, _ in split_sentences(text) if sentence] for text in texts]
-    special = [number for role, number in context.text.specials.items() if role != "unk"]
+    special = {number for role, number in context.text.specials.items() if role != "unk"}
     found = iter(context.text.encode([sentence for document in cut for sentence in document]).ids)
     for document in cut:
-        whole = [np.array(next(found), dtype=np.int64) for _ in document]
-        plain = [ids for ids in (ids[~np.isin(ids, special)] for ids in whole) if len(ids)]
+        whole = ([number for number in next(found) if number not in special] for _ in document)
+        plain = [np.array(ids, dtype=np.int64) for ids in whole if ids]
         yield [i[start : start + most] for i in plain for start in range(0, len(i), most)] if len(plain) > 1 else []
 
 
