@@ -160,7 +160,7 @@ def test_an_extra_weight_is_named(folder):
 
 @pytest.fixture
 def own_folder(tmp_path, tiny_bert):
-    """A folder in our own names: Hugging Face has no BERT with rotary positions."""
+    """A folder in our own names: Hugging Face's bert has no rotary positions."""
     import qkv
 
     qkv.build("bert-tiny", position="rotary", **tiny_bert).save(tmp_path / "own")
