@@ -186,7 +186,7 @@ BAD = {  # a good file, rows that cannot be used, and why
     "classify": (
         ["text\tlabel", "the cat\ta", "a dog\tb", "a mat\ta", "the mat\tb"],
         ["the dog\tc", "\ta", "the cat", "a cat\t"],
-        ["the label 'c' is not among those of training (a, b)", "the text is empty", "1 cells where the header has 2",
+        ["the label 'c' is not among those of training (a, b)", "the text is empty", "1 cell where the header has 2",
          "the label is empty"],
         "tsv",
     ),
@@ -213,7 +213,7 @@ BAD = {  # a good file, rows that cannot be used, and why
     "regress": (
         ["text\tscore", "the cat\t1", "a dog\t2.5", "a mat\t3", "the mat\t4"],
         ["the dog\tmany", "\t1", "the cat"],
-        ["the label is not a number but 'many'", "the text is empty", "1 cells where the header has 2"],
+        ["the label is not a number but 'many'", "the text is empty", "1 cell where the header has 2"],
         "tsv",
     ),
 }  # fmt: skip

@@ -171,7 +171,7 @@ def test_the_command(bert_folder: Path, files: tuple[str, str], tmp_path: Path) 
     changes = [f"model.init={bert_folder}", f"data.train=[{tmp_path / 'bad.csv'}]", f"data.valid=[{files[1]}]"]
     small = ["train.steps=1", "train.workers=1", f"out={tmp_path / 'run'}"]
     command = ["train", "classify", "--search", "--json", "--device", "cpu", "--set", *changes, *small]
-    with pytest.raises(QkvError, match=r"bad.csv:62: 1 cells where the header has 2"):
+    with pytest.raises(QkvError, match=r"bad.csv:62: 1 cell where the header has 2"):
         CliRunner().invoke(app, command, catch_exceptions=False)
     found = CliRunner().invoke(app, [*command, "--skip-bad"], catch_exceptions=False)
     assert json.loads(found.stdout)["ended"] == "done"

@@ -128,7 +128,8 @@ def shorten(text: str, length: int = 30) -> str:
 
 def _cells(row: Any, keys: Sequence[Any], width: int | None) -> list[Any] | BadRow:
     if width is not None and len(row) != width:
-        return BadRow(f"{len(row)} cells where the header has {width}")
+        cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
+        return BadRow(f"{cells} where the header has {width}")
     try:
         return [row[key] for key in keys]
     except IndexError:

@@ -39,8 +39,9 @@ def own_data(data: DataConfig, table: Mapping[str, Any]) -> DataConfig:
 def chosen_files(paths: Sequence[str], name: str, table: Mapping[str, Any]) -> list[str]:
     """Choose a part's files by its patterns, which a whole path or its last name must fit."""
     patterns = table.get("files")
+    patterns = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise UsageError(f'data.mix.{name}.files takes a list of file names or patterns, for example ["*.txt"]')
+        raise UsageError(f'data.mix.{name}.files takes file names or patterns, for example ["*.txt"]')
     found = [path for path in paths if any(fnmatch(n, p) for p in patterns for n in (path, PurePath(path).name))]
     if not found:
         raise UsageError(f"data.mix.{name}.files fits none of {', '.join(paths)}")
