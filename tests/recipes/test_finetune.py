@@ -84,6 +84,9 @@ def test_what_was_pretrained_with_rotary_positions_is_a_roformer_elsewhere(
     torch.manual_seed(1)
     qkv.build(preset, device="cpu", **sizes).save(tmp_path / "first")
     shutil.copy(bert_folder / "tokenizer.json", tmp_path / "first")
+    named = json.loads((tmp_path / "first" / "config.json").read_text()).get("architectures")
+    assert named == (["RoFormerForMaskedLM"] if heads else None)  # a discriminator has no name there before this
+    assert qkv.load(tmp_path / "first", device="cpu").config.heads == (("pool", *heads) if heads else ("replaced",))
     model, _ = tune(tmp_path / "first", train=write(tmp_path / "a.csv", 100, 1), epochs=1, out=str(tmp_path / "run"))
     theirs, report = RoFormerForSequenceClassification.from_pretrained(tmp_path / "run", output_loading_info=True)
     assert not report["missing_keys"]

@@ -118,8 +118,8 @@ def build(config: BertConfig) -> Transformer:
         },
     )
     pooled = "pool" in config.heads or any(head.over == "sequences" for head in heads.values())
-    act = POOLERS[config.flavour] or config.activation
-    pooler = Pooler(config.dim, activation=act, dropout=config.dropout) if pooled else None
+    pooling = POOLERS[config.flavour] or config.activation
+    pooler = Pooler(config.dim, activation=pooling, dropout=config.dropout) if pooled else None
     model = Transformer(embeddings=embeddings, stack=stack, heads=heads, pooler=pooler)
     initialise(model, "bert")
     return model

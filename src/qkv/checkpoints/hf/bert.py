@@ -98,13 +98,14 @@ TASKS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _is_base(config: BertConfig) -> bool:
-    return not set(config.heads) - {"pool"}
+def _base(config: BertConfig) -> str:
+    """What stands before the names of the encoder: nothing where there are no heads."""
+    return NAMES[config.flavour].prefix if set(config.heads) - {"pool"} else ""
 
 
 def _rules(config: BertConfig) -> list[Rule]:
     names = NAMES[config.flavour]
-    base = "" if _is_base(config) else names.prefix
+    base = _base(config)
     q, k, v, out = names.attention
     norm1, up, down, norm2 = names.rest
     rules = same("embeddings.token.weight", f"{base}embeddings.word_embeddings.weight")
@@ -209,6 +210,8 @@ def _task(config: BertConfig) -> str:
     heads = tuple("classify" if head == "regress" else head for head in config.heads if head != "pool")
     if config.flavour == "electra" and heads == ("replaced",):
         return "ForPreTraining"
+    if config.flavour == "roformer" and set(heads) == {"mlm", "nsp"}:
+        return "ForMaskedLM"  # it has no class for both, and the pair's weights may stand in the same file
     for task, carried in TASKS.items():
         if set(heads) == set(carried) - {"pool"} and len(heads) == len(set(heads)):
             return task
@@ -267,9 +270,10 @@ def _computed(config: BertConfig) -> dict[str, Tensor]:
     """RoFormer keeps the sines and cosines of its angles."""
     if config.flavour != "roformer":
         return {}
-    base = "" if _is_base(config) else NAMES[config.flavour].prefix
     angles = SinusoidalPosition(config.dim // config.num_heads)
-    return {f"{base}encoder.embed_positions.weight": angles(torch.arange(config.max_length), config.max_length)}
+    return {
+        f"{_base(config)}encoder.embed_positions.weight": angles(torch.arange(config.max_length), config.max_length)
+    }
 
 
 FORMAT = Format(

@@ -94,7 +94,7 @@ class SentencesTask(MaskedTask):
             firsts, seconds, labels = pair_sentences(list(first), list(second), list(other), rng=rng)
             starts, lengths = np.stack([firsts, seconds], axis=1).reshape(-1, 2).T
             sizes = lengths + np.tile([2, 1], len(rows))
-            hidden, places, wanted = hide(_framed(store.spans("ids", starts, lengths), sizes, cls, sep), rng)
+            hidden, places, wanted = hide(_joined(store.spans("ids", starts, lengths), sizes, cls, sep), rng)
             segments = np.repeat(np.tile([0, 1], len(rows)), sizes)
             tokens = tokens_of(hidden, sizes.reshape(-1, 2).sum(1), segments)
             return Masked(tokens, places, wanted, torch.from_numpy(labels))
@@ -157,7 +157,7 @@ def halves(store: Store, rows: Array, space: Array, rng: np.random.Generator) ->
     return np.stack([starts, cut], axis=1), np.stack([starts + cut, second], axis=1)
 
 
-def _framed(flat: Array, sizes: Array, cls: int, sep: int) -> Array:
+def _joined(flat: Array, sizes: Array, cls: int, sep: int) -> Array:
     """Put [CLS] before each first half and [SEP] after each half; `sizes` are those of the halves with them."""
     last = np.cumsum(sizes) - 1
     first = (last - sizes + 1)[::2]
