@@ -3,11 +3,11 @@
     pip install accelerate
     python benchmarks/finetune.py --train ../shared/data/sst/stsa.binary.train.gz --sentences 2000
 
-Both sides: the same weights, sentences, epochs, AdamW and rate; fp32 on the CPU, bf16 on a GPU. The peer takes batches
-of 32 sentences grouped by length, qkv as many batches of as many real tokens. Texts are tokenised beforehand; the
-seconds are those of training, what is recorded for the GPU at its beginning included. Sides take turns, each time in a
-process of its own, so that what one side sets (how the C library keeps memory) is not the other's; each figure is the
-median of the rounds.
+Both sides: the same weights, sentences, epochs, AdamW, rate and precision (fp32 on the CPU, bf16 on a GPU). The peer
+takes batches of 32 sentences grouped by length, qkv as many batches of as many real tokens. Texts are tokenised
+beforehand; the seconds are those of training, what is recorded for the GPU at its beginning included. Sides take turns,
+each time in a process of its own, so that what one side sets (how the C library keeps memory) is not the other's; each
+figure is the median of the rounds.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from qkv.training.run import Run
 BATCH = 32
 
 
-def ours(file: Path, minilm: Path, folder: Path, tokens: int, epochs: int) -> float:
+def ours(file: Path, minilm: Path, folder: Path, tokens: int, epochs: int, precision: str) -> float:
     """Time the loop, batches made as they are in a run."""
     changes = [
         f"model.init={minilm}", f"data.train=[{file}]", f"data.valid=[{file}]", f"out={folder}",
         f"train.tokens={tokens}", f"train.epochs={epochs}", "optim.lr=5e-5", "train.ema=0.0",
+        f"train.precision={precision}",
     ]  # fmt: skip
     recipe = read_recipe("classify", changes)
     prepared = prepare(recipe, folder, lambda _: None)
@@ -62,14 +63,15 @@ def _until_done() -> float:
     return time.perf_counter()
 
 
-def theirs(rows: list[tuple[str, int]], minilm: Path, epochs: int) -> float:
+def theirs(rows: list[tuple[str, int]], minilm: Path, epochs: int, precision: str) -> float:
     """Time their Trainer."""
     import transformers as hf
 
     tokenizer = hf.AutoTokenizer.from_pretrained(minilm)
     model = hf.AutoModelForSequenceClassification.from_pretrained(minilm, num_labels=2, dtype=torch.float32)
     data = [{**tokenizer(text, truncation=True, max_length=256), "labels": label} for text, label in rows]
-    trainer = trainer_of(model, data, batch=BATCH, num_train_epochs=epochs, learning_rate=5e-5)
+    bf16 = None if precision == "auto" else precision == "bf16"
+    trainer = trainer_of(model, data, batch=BATCH, bf16=bf16, num_train_epochs=epochs, learning_rate=5e-5)
     start = time.perf_counter()
     trainer.train()
     return _until_done() - start
@@ -88,6 +90,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--precision", default="auto", choices=["auto", "bf16", "fp32"], help="of both sides")
     args = parser.parse_args()
     minilm = minilm_folder(args.model)
     rows = [
@@ -101,10 +104,11 @@ def main() -> None:
     assert tokenizer is not None
     lengths = [len(ids) for ids in tokenizer.encode([text for text, _ in rows]).ids]
     tokens = round(BATCH * statistics.mean(lengths))
+    given = (args.epochs, args.precision)
     times: dict[str, list[float]] = {"qkv": [], "hf": []}
     for number in range(args.rounds):
-        times["qkv"].append(alone(ours, table, minilm, work / f"qkv-{number}", tokens, args.epochs))
-        times["hf"].append(alone(theirs, rows, minilm, args.epochs))
+        times["qkv"].append(alone(ours, table, minilm, work / f"qkv-{number}", tokens, *given))
+        times["hf"].append(alone(theirs, rows, minilm, *given))
         print({name: [round(t, 1) for t in found] for name, found in times.items()}, flush=True)
     medians = {name: statistics.median(found) for name, found in times.items()}
     for name, seconds in medians.items():

@@ -193,8 +193,8 @@ def _with_trainer(side: Side, features: list[Feature], seed: int, lr: float, epo
     ).train()  # fmt: skip
 
 
-def trainer_of(model: Any, features: list[Feature], *, batch: int, **more: Any) -> Any:
-    """Return their Trainer, batches grouped by length; it says and saves nothing."""
+def trainer_of(model: Any, features: list[Feature], *, batch: int, bf16: bool | None = None, **more: Any) -> Any:
+    """Return their Trainer, batches grouped by length, in bf16 on a GPU if not said; it says and saves nothing."""
     import tempfile
 
     import transformers as hf
@@ -204,8 +204,9 @@ def trainer_of(model: Any, features: list[Feature], *, batch: int, **more: Any) 
         {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
     )
     settings = hf.TrainingArguments(
-        output_dir=tempfile.mkdtemp(), per_device_train_batch_size=batch, bf16=cuda, use_cpu=not cuda, report_to=[],
-        save_strategy="no", logging_strategy="no", disable_tqdm=True, **grouped, **more,
+        output_dir=tempfile.mkdtemp(), per_device_train_batch_size=batch, use_cpu=not cuda, report_to=[],
+        bf16=cuda if bf16 is None else bf16, save_strategy="no", logging_strategy="no", disable_tqdm=True, **grouped,
+        **more,
     )  # fmt: skip
     return hf.Trainer(model=model, args=settings, train_dataset=features, data_collator=_collate)
 

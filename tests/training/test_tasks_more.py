@@ -134,12 +134,17 @@ def restored(batch: Masked) -> torch.Tensor:
     return ids
 
 
+def written(files: Made, text: Any) -> str:
+    """Return the ids of the documents, with blanks around each."""
+    blocks = Path(files["blocks.txt"]).read_text().strip().split("\n\n")
+    whole = [[i for ids in text.encode(block.split("\n")).ids for i in ids[1:-1]] for block in blocks]
+    return "|".join(" ".join(["", *map(str, ids), ""]) for ids in whole)
+
+
 def test_pairs_are_well_formed_and_half_of_them_are_true(files: Made, paired: Prepared) -> None:
     text = paired.context.text
     cls, sep, special = text.specials["cls"], text.specials["sep"], set(text.specials.values())
-    blocks = Path(files["blocks.txt"]).read_text().strip().split("\n\n")
-    whole = [[i for ids in text.encode(block.split("\n")).ids for i in ids[1:-1]] for block in blocks]
-    documents = "|".join(" ".join(["", *map(str, ids), ""]) for ids in whole)
+    documents = written(files, text)
     labels: list[int] = []
     seen = [batch for batch, _ in batches(loader(paired, paired.train), 40)]
     for batch in seen:
@@ -252,17 +257,45 @@ def test_next_sentences_train_to_a_folder_that_transformers_reads(files: Made, t
 
 def test_texts_without_pairs_are_refused(files: Made, tmp_path: Path) -> None:
     lines = [files["one-liners.txt"]]
-    with pytest.raises(UsageError, match="has no document of two sentences, which next_sentence needs"):
+    with pytest.raises(UsageError, match="has no document of two sentences, which pairs need"):
         made("pretrain-bert", tmp_path / "a", lines, "objective.next_sentence=true", "data.short=0")
-    with pytest.raises(UsageError, match=r"pairs of 5 tokens or more, got data.max_length 4"):
+    with pytest.raises(UsageError, match=r"pairs of sentences need 5 tokens or more, got data.max_length 4"):
         made("pretrain-bert", tmp_path / "b", [files["blocks.txt"]], *PAIRED, "data.max_length=4")
-    with pytest.raises(UsageError, match="needs a model with num_segments = 2, and this one has 1"):
+    with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
         made("pretrain-bert", tmp_path / "c", [files["blocks.txt"]], *PAIRED, "model.set.num_segments=1")
     _, one = made("pretrain-bert", tmp_path / "d", [files["text.en"]], *PAIRED, "data.unit=file")
     with pytest.raises(UsageError, match="needs two documents or more with two sentences each, and the train"):
         one.task.collate(one.train, one.context)
     with pytest.raises(UsageError, match="rate takes a number, got 'much'"):
         made("pretrain-bert", tmp_path / "e", [files["blocks.txt"]], "objective.rate=much")
+
+
+@pytest.mark.parametrize("name", ["pretrain-bert", "pretrain-electra"])
+def test_pairs_without_a_question_follow_each_other(name: str, files: Made, tmp_path: Path) -> None:
+    changes = ("objective.pairs=true", *PAIRED[1:], "train.tokens=500", "train.steps=4")
+    _, found = made(name, tmp_path / "data", [files["blocks.txt"]], *changes)
+    text = found.context.text
+    documents = written(files, text)
+    for batch, _ in batches(loader(found, found.train), 5):
+        assert batch.pairs is None
+        layout = batch.tokens.layout
+        for ids, kinds in zip(layout.split(restored(batch)), layout.split(batch.tokens.segments), strict=True):
+            plain = [i for i in ids.tolist() if i not in (text.specials["cls"], text.specials["sep"])]
+            assert len(plain) == len(ids) - 3
+            assert " " + " ".join(map(str, plain)) + " " in documents
+            assert {*kinds.tolist()} == {0, 1}
+    assert run(recipe_of(name, tmp_path / "run", [files["blocks.txt"]], *changes)).finished
+    assert "nsp" not in qkv.load(tmp_path / "run", device="cpu").config.heads
+
+
+def test_electra_asks_nothing_about_pairs_and_needs_two_segments(files: Made, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="next_sentence"):
+        made("pretrain-electra", tmp_path / "a", [files["blocks.txt"]], *PAIRED)
+    changes = ("objective.pairs=true", *PAIRED[1:], "model.set.num_segments=1")
+    with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
+        made("pretrain-electra", tmp_path / "b", [files["blocks.txt"]], *changes)
+    with pytest.raises(UsageError, match=r"not for pairs of sentences: set data.short=0 and data.max_length"):
+        made("pretrain-electra", tmp_path / "c", [files["blocks.txt"]], "objective.pairs=true")
 
 
 # Repairs

@@ -13,6 +13,7 @@ from qkv.training.optim import OPTIMIZERS
 from qkv.training.precision import PRECISIONS
 from qkv.training.run import COMPILES
 from qkv.training.schedule import SCHEDULES
+from qkv.training.tasks.sentences import paired
 from qkv.training.tasks.table import TASKS
 from qkv.training.trackers import check_tracker
 
@@ -60,7 +61,7 @@ def check(recipe: Recipe) -> None:
         raise UsageError(
             f"data.dropout is for translate, classify and tag, alone or in a mixture, not for {recipe.task}"
         )
-    if recipe.data.short and (recipe.task not in WINDOWED or recipe.settings.get("next_sentence")):
+    if recipe.data.short and (recipe.task not in WINDOWED or paired(recipe.settings)):
         what = "pairs of sentences" if recipe.task in WINDOWED else recipe.task
         raise UsageError(f"data.short is for packed windows, not for {what}: set data.short=0 and data.max_length")
     if recipe.train.match_rates and (recipe.task != "classify" or recipe.data.separator):

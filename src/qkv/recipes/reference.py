@@ -12,12 +12,14 @@ from typing import Any
 
 from qkv.objectives.classify import Classify
 from qkv.objectives.language import MaskedToken
+from qkv.objectives.replaced import ReplacedToken
 from qkv.objectives.span import AnswerSpan
 from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
 from qkv.recipes.schema import SHIPPED, Recipe, shipped
 from qkv.training.tasks.language import Hiding
 from qkv.training.tasks.repair import Holes
+from qkv.training.tasks.replaced import Filling
 from qkv.training.tasks.words import WordSettings
 
 HEAD = """# Recipes
@@ -55,6 +57,7 @@ OBJECTIVES = """
 # The configs that the tasks with most to say read their tables into.
 SETTINGS: dict[str, tuple[type[Any], ...]] = {
     "masked": (Hiding, MaskedToken),
+    "replaced": (Filling, ReplacedToken),
     "denoise": (Holes,),
     "translate": (Translate,),
     "classify": (Classify,),

@@ -97,10 +97,12 @@ class Hiding:
     Attributes:
         rate: share of the tokens that is asked for.
         whole_words: hide words, not pieces of them.
+        pairs: read pairs of sentences that follow each other, and not windows; nothing is asked about them.
     """
 
     rate: float = 0.15
     whole_words: bool = False
+    pairs: bool = False
 
 
 class MaskedTask(LanguageTask):

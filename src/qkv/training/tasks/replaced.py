@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -13,13 +13,23 @@ from qkv.common.errors import UsageError
 from qkv.models.bert import BertConfig
 from qkv.models.electra import ElectraPair, build_pair
 from qkv.objectives.replaced import ReplacedToken
-from qkv.training.tasks.language import MaskedTask
+from qkv.training.tasks.language import Hiding, taken
+from qkv.training.tasks.sentences import SentencesTask, check_segments
 
-OURS = ("generator_share", "whole_words", "rate")  # settings that are not the objective's
+
+@dataclass(frozen=True, kw_only=True)
+class Filling(Hiding):
+    """How tokens are hidden, and who fills them.
+
+    Attributes:
+        generator_share: how wide the generator is, as a share of the discriminator.
+    """
+
+    generator_share: float = 0.25
 
 
-class ReplacedTask(MaskedTask):
-    """Batches are those of masked tokens; both models learn at once and share their embeddings (Clark et al. 2020)."""
+class ReplacedTask(SentencesTask):
+    """Both models learn at once and share their embeddings (Clark et al. 2020); batches are those of masked tokens."""
 
     heads = ("replaced",)
 
@@ -27,6 +37,7 @@ class ReplacedTask(MaskedTask):
         """Build the pair: the generator is as deep as the discriminator and `generator_share` as wide."""
         if not isinstance(config, BertConfig):
             raise UsageError("replaced tokens need a model of the family bert, for example the preset electra-small")
+        check_segments(config, settings)
         return build_pair(generator=generator_of(config, settings), discriminator=config)
 
     def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -36,12 +47,12 @@ class ReplacedTask(MaskedTask):
 
     def objective(self, settings: Mapping[str, Any]) -> Any:
         """Both losses, the discriminator's 50 times as heavy."""
-        return from_dict(ReplacedToken, {key: value for key, value in settings.items() if key not in OURS})
+        return from_dict(ReplacedToken, taken(Filling, settings)[1])
 
 
 def generator_of(config: BertConfig, settings: Mapping[str, Any]) -> BertConfig:
     """Return the numbers of a narrower generator over the same embeddings."""
-    share = float(settings.get("generator_share", 0.25))
+    share = taken(Filling, settings)[0].generator_share
     heads = max(1, round(config.num_heads * share))
     width = config.dim // config.num_heads * heads
     ff_dim = max(1, round(config.ff_dim * width / config.dim))

@@ -4,6 +4,8 @@ a group of sentences   A1 A2 | B1 B2 B3                   cut at a place that is
 a true pair            [CLS] A1 A2 [SEP] B1 B2 B3 [SEP]   label 0
 another one            [CLS] A1 A2 [SEP] X3 X4    [SEP]   label 1, with the second half of a group of another document
 segments                 0   0  0    0   1  1       1
+
+ELECTRA's own code reads pairs too, all of them true ones and without a label (Clark et al. 2020).
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def with_heads(config: Any, heads: Sequence[str]) -> Any:
 
 
 class SentencesTask(MaskedTask):
-    """Masked tokens in packed windows or, with `objective.next_sentence`, in pairs of sentences.
+    """Masked tokens in packed windows or, with `objective.next_sentence` or `objective.pairs`, in pairs of sentences.
 
     The token budget of a batch counts the true pairs; another second half may be longer or shorter.
     """
@@ -51,7 +53,7 @@ class SentencesTask(MaskedTask):
 
     def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
         """Group the sentences of each document; documents with one sentence are left out and counted."""
-        if not context.settings.get("next_sentence"):
+        if not paired(context.settings):
             yield from super().rows(paths, context)
             return
         room, number, lone, rng = _room(context), 0, 0, np.random.default_rng(0)
@@ -65,7 +67,7 @@ class SentencesTask(MaskedTask):
                     yield {"ids": np.concatenate(group), "sentences": [len(ids) for ids in group], "document": number}
         if not number:
             why = "data.unit says what a document is: line, blank or file"
-            raise UsageError(f"{', '.join(paths)} has no document of two sentences, which next_sentence needs ({why})")
+            raise UsageError(f"{', '.join(paths)} has no document of two sentences, which pairs need ({why})")
         if lone:
             context.say(f"{lone} documents have fewer than two sentences and were left out")
 
@@ -75,38 +77,51 @@ class SentencesTask(MaskedTask):
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
         """Take pairs of like length, or windows."""
-        kind = Task if context.settings.get("next_sentence") else MaskedTask
+        kind = Task if paired(context.settings) else MaskedTask
         return kind.sampler(self, store, context, tokens=tokens, seed=seed, shuffle=shuffle)
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Pair halves and hide tokens, anew for every batch."""
-        if not context.settings.get("next_sentence"):
+        if not paired(context.settings):
             return super().collate(store, context)
         hide, room, owners = hiding(context), _room(context), np.asarray(store.values("document"))
         cls, sep = (context.text.specials[role] for role in ("cls", "sep"))
-        if owners[0] == owners[-1]:
+        asked = bool(context.settings.get("next_sentence"))
+        if asked and owners[0] == owners[-1]:
             where = f"the {store.folder.name} examples have one"
             raise UsageError(f"next_sentence needs two documents or more with two sentences each, and {where}")
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:
             first, second = halves(store, rows, np.full(len(rows), room), rng)
-            _, other = halves(store, elsewhere(owners, rows, rng), room - first[:, 1], rng)
-            firsts, seconds, labels = pair_sentences(list(first), list(second), list(other), rng=rng)
-            starts, lengths = np.stack([firsts, seconds], axis=1).reshape(-1, 2).T
+            labels = None
+            if asked:
+                _, other = halves(store, elsewhere(owners, rows, rng), room - first[:, 1], rng)
+                _, drawn, labels = pair_sentences(list(first), list(second), list(other), rng=rng)
+                second = np.stack(drawn)
+            starts, lengths = np.stack([first, second], axis=1).reshape(-1, 2).T
             sizes = lengths + np.tile([2, 1], len(rows))
             hidden, places, wanted = hide(_joined(store.spans("ids", starts, lengths), sizes, cls, sep), rng)
             segments = np.repeat(np.tile([0, 1], len(rows)), sizes)
             tokens = tokens_of(hidden, sizes.reshape(-1, 2).sum(1), segments)
-            return Masked(tokens, places, wanted, torch.from_numpy(labels))
+            return Masked(tokens, places, wanted, None if labels is None else torch.from_numpy(labels))
 
         return make
 
     def _config(self, config: Any, settings: Mapping[str, Any]) -> Any:
-        if not settings.get("next_sentence"):
-            return config
-        if (found := getattr(config, "num_segments", 0)) < 2:
-            raise UsageError(f"next_sentence needs a model with num_segments = 2, and this one has {found}")
-        return with_heads(config, ["nsp"])
+        check_segments(config, settings)
+        return with_heads(config, ["nsp"]) if settings.get("next_sentence") else config
+
+
+def paired(settings: Mapping[str, Any]) -> bool:
+    """Tell whether texts are pairs of sentences."""
+    return bool(settings.get("next_sentence") or settings.get("pairs"))
+
+
+def check_segments(config: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse pairs for a model that cannot tell their halves apart."""
+    found = getattr(config, "num_segments", 0)
+    if paired(settings) and found < 2:
+        raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
 
 
 def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> Iterator[list[Array]]:
@@ -182,9 +197,11 @@ def _room(context: Context) -> int:
     """Return the tokens of both sentences together."""
     limit = min(context.data.max_length, context.config.max_length)
     if context.data.short:
-        raise UsageError("data.short is for packed windows: with next_sentence set data.short=0 and data.max_length")
+        raise UsageError(
+            "data.short is for packed windows: with pairs of sentences set data.short=0 and data.max_length"
+        )
     if limit < AROUND + 2:
-        raise UsageError(f"next_sentence needs pairs of {AROUND + 2} tokens or more, got data.max_length {limit}")
+        raise UsageError(f"pairs of sentences need {AROUND + 2} tokens or more, got data.max_length {limit}")
     if missing := {"cls", "sep"} - context.text.specials.keys():
-        raise UsageError(f"next_sentence needs a tokenizer with a {min(missing)} token (tokenizer.specials = bert)")
+        raise UsageError(f"pairs of sentences need a tokenizer with a {min(missing)} token (tokenizer.specials = bert)")
     return int(limit - AROUND)
