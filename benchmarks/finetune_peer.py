@@ -193,20 +193,21 @@ def _with_trainer(side: Side, features: list[Feature], seed: int, lr: float, epo
     ).train()  # fmt: skip
 
 
-def trainer_of(model: Any, features: list[Feature], *, batch: int, bf16: bool | None = None, **more: Any) -> Any:
-    """Return their Trainer, batches grouped by length, in bf16 on a GPU if not said; it says and saves nothing."""
+def trainer_of(
+    model: Any, features: list[Feature], *, batch: int, by_length: bool = True, bf16: bool | None = None, **more: Any
+) -> Any:
+    """Return their Trainer; in bf16 on a GPU if not said, and it says and saves nothing."""
     import tempfile
 
     import transformers as hf
 
     fields, cuda = hf.TrainingArguments.__dataclass_fields__, _device().type == "cuda"
-    grouped: dict[str, Any] = (
-        {"group_by_length": True} if "group_by_length" in fields else {"train_sampling_strategy": "group_by_length"}
-    )
+    if by_length:
+        old = "group_by_length" in fields
+        more |= {"group_by_length": True} if old else {"train_sampling_strategy": "group_by_length"}
     settings = hf.TrainingArguments(
         output_dir=tempfile.mkdtemp(), per_device_train_batch_size=batch, use_cpu=not cuda, report_to=[],
-        bf16=cuda if bf16 is None else bf16, save_strategy="no", logging_strategy="no", disable_tqdm=True, **grouped,
-        **more,
+        bf16=cuda if bf16 is None else bf16, save_strategy="no", logging_strategy="no", disable_tqdm=True, **more,
     )  # fmt: skip
     return hf.Trainer(model=model, args=settings, train_dataset=features, data_collator=_collate)
 
