@@ -169,7 +169,7 @@ def test_tabs_and_comments(write):
 @pytest.mark.parametrize(
     ("bad_line", "reason"),
     [
-        ("b", "a.conll:5: 1 columns where the first line has 2"),
+        ("b", "a.conll:5: 1 column where the first line has 2"),
         ("b O O", "a.conll:5: 3 columns where the first line has 2"),
         ("b FOO", "a.conll:4: the tag 'FOO' of word 2 is not IOB2 (allowed: O, B-NAME, I-NAME)"),
         ("b\t", "a.conll:5: the word or the tag is empty"),

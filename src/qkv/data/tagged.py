@@ -111,7 +111,8 @@ def _sentence(
 
 def _problem(cells: list[str], width: int, word: int, tag: int) -> str | None:
     if len(cells) != width:
-        return f"{len(cells)} columns where the first line has {width}"
+        columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
+        return f"{columns} where the first line has {width}"
     if not all(-width <= column < width for column in (word, tag)) or word % width == tag % width:
         return f"{width} columns, but the word is asked from column {word} and the tag from column {tag}"
     return None if cells[word] and cells[tag] else "the word or the tag is empty"

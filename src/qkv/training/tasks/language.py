@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qkv.common.batch import Following, Masked, Tokens
 from qkv.common.config import from_dict
-from qkv.common.errors import UsageError
+from qkv.common.errors import UsageError, unknown
 from qkv.data.corruption import mask_tokens
 from qkv.data.documents import documents
 from qkv.data.order import Sampler, WindowSampler, mix
@@ -127,7 +127,7 @@ class MaskedTask(LanguageTask):
 
     def objective(self, settings: Mapping[str, Any]) -> MaskedToken:
         """Cross-entropy of the hidden tokens."""
-        return from_dict(MaskedToken, taken(Hiding, settings)[1])
+        return from_dict(MaskedToken, left(Hiding, MaskedToken, settings))
 
 
 class CausalTask(LanguageTask):
@@ -174,6 +174,15 @@ def taken(cls: type[C], settings: Mapping[str, Any]) -> tuple[C, dict[str, Any]]
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     mine = {key: value for key, value in settings.items() if key in names}
     return from_dict(cls, mine), {key: value for key, value in settings.items() if key not in names}
+
+
+def left(mine: type[Any], objective: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a task that reads a table into a config of its own leaves to its objective."""
+    names = [field.name for cls in (mine, objective) for field in fields(cls)]
+    for key in settings:
+        if key not in names:
+            raise unknown("key of [objective]", key, names)
+    return taken(mine, settings)[1]
 
 
 def hiding(context: Context) -> Hide:

@@ -17,7 +17,7 @@ from qkv.data.corruption import corrupt_spans, infill
 from qkv.data.store import Store
 from qkv.objectives.translate import Translate
 from qkv.training.tasks.base import Array, Collate, Context, shifted, tokens_of
-from qkv.training.tasks.language import LanguageTask, taken
+from qkv.training.tasks.language import LanguageTask, left, taken
 
 Damage = Callable[[Array, np.random.Generator], tuple[Array, Array]]
 
@@ -105,7 +105,7 @@ class DenoiseTask(SpansTask):
 
     def objective(self, settings: Mapping[str, Any]) -> Translate:
         """Cross-entropy of the whole text, not smoothed unless asked."""
-        return super().objective(taken(Holes, settings)[1])
+        return super().objective(left(Holes, Translate, settings))
 
 
 def _joined(sequences: list[Array]) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.models.bert import BertConfig
 from qkv.models.electra import ElectraPair, build_pair
 from qkv.objectives.replaced import ReplacedToken
-from qkv.training.tasks.language import Hiding, taken
+from qkv.training.tasks.language import Hiding, left, taken
 from qkv.training.tasks.sentences import SentencesTask, check_segments
 
 
@@ -47,7 +47,7 @@ class ReplacedTask(SentencesTask):
 
     def objective(self, settings: Mapping[str, Any]) -> Any:
         """Both losses, the discriminator's 50 times as heavy."""
-        return from_dict(ReplacedToken, taken(Filling, settings)[1])
+        return from_dict(ReplacedToken, left(Filling, ReplacedToken, settings))
 
 
 def generator_of(config: BertConfig, settings: Mapping[str, Any]) -> BertConfig:
