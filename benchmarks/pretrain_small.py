@@ -160,12 +160,12 @@ def fill(folder: Path) -> dict[str, list[str]]:
 
 
 def fine_tuned(
-    name: str, task: str, seed: int, data: str, work: str, epochs: float, settings: dict[str, Any]
+    name: str, task: str, seed: int, data: str, work: str, runs: str, epochs: float, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Fine-tune and score one model for one task with one seed; validated and saved once, at the end."""
     changes: dict[str, Any] = {"train.validate_every": 1e9, "train.save_every": 1e9, "train.workers": 1}
     changes |= {"train.seed": seed, "model.set": {"dropout": DROPPED, "attention_dropout": DROPPED}, **settings}
-    out, model, where = f"{work}/glue-{name}-{task}-{seed}", f"{work}/{name}", f"{data}/glue"
+    out, model, where = f"{work}/{runs}/{name}-{task}-{seed}", f"{work}/{name}", f"{data}/glue"
     torch.set_num_threads(1)
     epochs = min(epochs, LARGE_EPOCHS) if task == LARGE else epochs
     return glue(where, model, out=out, tasks=(task,), epochs=epochs, changes=changes, say=lambda _: None)
@@ -203,7 +203,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=5)
     parser.add_argument("--jobs", type=int, default=4, help="models that are fine-tuned at a time")
-    parser.add_argument("--out", type=Path, default=Path("pretrain_small.json"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("pretrain_small.json"), help="scores; its name is that of the runs too"
+    )
     args = parser.parse_args()
     found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.cuda.is_available()}
     if args.part == "prepare":
@@ -219,7 +221,7 @@ def main() -> None:
         return
     names = args.models or [name for kind in args.kinds for name in (kind, f"first-{kind}")]
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        given = (str(args.data), str(args.work), args.epochs, dict(args.set))
+        given = (str(args.data), str(args.work), f"glue-{args.out.stem}", args.epochs, dict(args.set))
         seeds, longest = range(1, args.seeds + 1), sorted(args.tasks, key=lambda task: task != LARGE)
         runs = [(name, task, seed) for task in longest for name in names for seed in seeds]
         asked = {run: pool.submit(fine_tuned, *run, *given) for run in runs}

@@ -483,6 +483,12 @@ def test_a_mixture_trains_and_resumes_bit_for_bit(files: Made, tmp_path: Path) -
     assert valid["valid_loss"] > 0.5
 
 
+def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -> None:
+    changes = (*MIX, "objective.mix.masked.pairs=true", "model.set.num_segments=1")
+    with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
+        made("pretrain-bert", tmp_path / "run", [files["blocks.txt"], files["table.tsv"]], *changes)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

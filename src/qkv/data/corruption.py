@@ -143,27 +143,21 @@ def infill(ids: ArrayLike, *, mask_id: int, rng: Generator, rate: float = 0.3, m
     return _join([*source, ids[len(ids) - gaps[-1] :]])
 
 
-def pair_sentences(
-    firsts: Sequence[T], seconds: Sequence[T], others: Sequence[T], *, rng: Generator
-) -> tuple[list[T], list[T], Ids]:
-    """Give each first sentence its second (label 0) or another (label 1), half of the batch each.
+def pair_sentences(seconds: Sequence[T], others: Sequence[T], *, rng: Generator) -> tuple[list[T], Ids]:
+    """Give each of some first sentences its second (label 0) or another (label 1), half of the batch each.
 
     Args:
-        firsts: B sentences.
-        seconds: what follows each.
+        seconds: what follows each of B first sentences.
         others: sentences from elsewhere, one for each.
         rng: where chance comes from; of an odd batch, it also says which half is larger.
 
     Returns:
-        The first sentences, what stands beside each, and the labels. Shape: [B].
+        What stands beside each first sentence, and the labels. Shape: [B].
     """
-    if not len(firsts) == len(seconds) == len(others):
-        raise UsageError(
-            f"{len(firsts)} first sentences need as many seconds and others: {len(seconds)}, {len(others)}"
-        )
-    labels = rng.permutation((np.arange(len(firsts)) + rng.integers(2)) % 2)
-    beside = [other if label else second for second, other, label in zip(seconds, others, labels, strict=True)]
-    return list(firsts), beside, labels
+    if len(seconds) != len(others):
+        raise UsageError(f"{len(seconds)} second sentences need as many others, got {len(others)}")
+    labels = rng.permutation((np.arange(len(seconds)) + rng.integers(2)) % 2)
+    return [other if label else second for second, other, label in zip(seconds, others, labels, strict=True)], labels
 
 
 def skip_grams(

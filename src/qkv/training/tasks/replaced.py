@@ -14,7 +14,7 @@ from qkv.models.bert import BertConfig
 from qkv.models.electra import ElectraPair, build_pair
 from qkv.objectives.replaced import ReplacedToken
 from qkv.training.tasks.language import Hiding, left, taken
-from qkv.training.tasks.sentences import SentencesTask, check_segments
+from qkv.training.tasks.sentences import SentencesTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,6 @@ class ReplacedTask(SentencesTask):
         """Build the pair: the generator is as deep as the discriminator and `generator_share` as wide."""
         if not isinstance(config, BertConfig):
             raise UsageError("replaced tokens need a model of the family bert, for example the preset electra-small")
-        check_segments(config, settings)
         return build_pair(generator=generator_of(config, settings), discriminator=config)
 
     def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -96,7 +96,7 @@ class SentencesTask(MaskedTask):
             labels = None
             if asked:
                 _, other = halves(store, elsewhere(owners, rows, rng), room - first[:, 1], rng)
-                _, drawn, labels = pair_sentences(list(first), list(second), list(other), rng=rng)
+                drawn, labels = pair_sentences(list(second), list(other), rng=rng)
                 second = np.stack(drawn)
             starts, lengths = np.stack([first, second], axis=1).reshape(-1, 2).T
             sizes = lengths + np.tile([2, 1], len(rows))
@@ -108,20 +108,12 @@ class SentencesTask(MaskedTask):
         return make
 
     def _config(self, config: Any, settings: Mapping[str, Any]) -> Any:
-        check_segments(config, settings)
         return with_heads(config, ["nsp"]) if settings.get("next_sentence") else config
 
 
 def paired(settings: Mapping[str, Any]) -> bool:
     """Tell whether texts are pairs of sentences."""
     return bool(settings.get("next_sentence") or settings.get("pairs"))
-
-
-def check_segments(config: Any, settings: Mapping[str, Any]) -> None:
-    """Refuse pairs for a model that cannot tell their halves apart."""
-    found = getattr(config, "num_segments", 0)
-    if paired(settings) and found < 2:
-        raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
 
 
 def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> Iterator[list[Array]]:
@@ -200,6 +192,8 @@ def _room(context: Context) -> int:
         raise UsageError(
             "data.short is for packed windows: with pairs of sentences set data.short=0 and data.max_length"
         )
+    if (found := getattr(context.config, "num_segments", 0)) < 2:
+        raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
     if limit < AROUND + 2:
         raise UsageError(f"pairs of sentences need {AROUND + 2} tokens or more, got data.max_length {limit}")
     if missing := {"cls", "sep"} - context.text.specials.keys():
