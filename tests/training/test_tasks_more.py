@@ -483,6 +483,22 @@ def test_a_mixture_trains_and_resumes_bit_for_bit(files: Made, tmp_path: Path) -
     assert valid["valid_loss"] > 0.5
 
 
+@pytest.mark.parametrize("answerable", [True, False])
+def test_a_reader_of_a_mixture_knows_whether_an_answer_may_be_missing(
+    files: Made, tmp_path: Path, answerable: bool
+) -> None:
+    def question(number: int) -> dict[str, Any]:
+        answers = [{"text": "red cat", "answer_start": 4}] if answerable or number % 2 else []
+        return {"question": f"Who is number {number}?", "context": f"the red cat is {number}", "answers": answers}
+
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(json.dumps(question(number)) + "\n" for number in range(20)))
+    changes = (*MIX, "data.mix.answer.files=*.jsonl", "objective.mix.answer.weight=1.0", "train.steps=1")
+    run(recipe_of("pretrain-bert", tmp_path / "run", [files["blocks.txt"], files["table.tsv"], str(asked)], *changes))
+    said = qkv.load(tmp_path / "run", device="cpu").no_answer
+    assert said is (not answerable)
+
+
 def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -> None:
     changes = (*MIX, "objective.mix.masked.pairs=true", "model.set.num_segments=1")
     with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):

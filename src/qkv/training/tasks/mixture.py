@@ -51,6 +51,11 @@ class MixedTask(Task):
             raise UsageError(f"a model has one set of classes, and {' and '.join(having)} of the mixture have one each")
         return found[having[0]] if having else ()
 
+    def no_answer(self, paths: Sequence[str], data: DataConfig) -> bool | None:
+        """Ask the part that answers questions, where there is one."""
+        found = (self.known[name].no_answer(*source) for name, source in self._sources(paths, data).items())
+        return next((said for said in found if said is not None), None)
+
     def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
         """Build a model with the heads of all parts."""
         return super().build(self._config(config, settings), settings)
