@@ -18,7 +18,7 @@ from qkv.data.order import WindowSampler
 from qkv.data.packing import Staged, TwoWindows, Windows
 from qkv.data.phrasebook import phrasebook
 from qkv.data.store import Store
-from qkv.recipes.run import job_of, prepare
+from qkv.recipes.run import check, job_of, prepare
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.training.tasks.language import framed
 
@@ -132,8 +132,8 @@ def test_without_stages_or_learned_positions_every_piece_begins_at_the_first(cha
 
 
 def test_pairs_of_sentences_have_no_stages(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"with pairs of sentences set data.short=0 and data.max_length"):
-        prepare(recipe_of(tmp_path / "run", "objective.next_sentence=true"), tmp_path / "run", lambda _: None)
+    with pytest.raises(UsageError, match=r"not for pairs of sentences: set data.short=0 and data.max_length"):
+        check(recipe_of(tmp_path / "run", "objective.next_sentence=true"))
 
 
 @pytest.mark.parametrize("name", ["pretrain-bert", "pretrain-electra"])

@@ -115,7 +115,7 @@ class MaskedTask(LanguageTask):
     heads = ("mlm",)
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Hide 15 % of the tokens, anew for every batch."""
+        """Hide tokens, anew for every batch."""
         windows, hide = self.windows(store, context), hiding(context)
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:

@@ -188,10 +188,6 @@ def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list
 def _room(context: Context) -> int:
     """Return the tokens of both sentences together."""
     limit = min(context.data.max_length, context.config.max_length)
-    if context.data.short:
-        raise UsageError(
-            "data.short is for packed windows: with pairs of sentences set data.short=0 and data.max_length"
-        )
     if (found := getattr(context.config, "num_segments", 0)) < 2:
         raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
     if limit < AROUND + 2:
