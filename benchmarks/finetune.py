@@ -29,9 +29,9 @@ from finetune_peer import trainer_of
 
 from qkv.data.labelled import classified
 from qkv.predict.device import find_device
-from qkv.recipes.prepare import prepare
-from qkv.recipes.run import job_of
 from qkv.recipes.schema import read_recipe
+from qkv.runs.prepare import prepare
+from qkv.runs.run import job_of
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import one_step, recorder_of
 from qkv.training.run import Run

@@ -77,12 +77,12 @@ STS_B: dict[str, Any] = {
 TASKS: dict[str, Bench] = {
     "CoLA": Bench(
         "classify", "matthews", **glue("CoLA"), columns=columns(3, None, 1, header=False), epochs=10, lr=1e-4,
-        ours={"optim.lr": 1.2e-4, "train.tokens": 768, "objective.agreement": 2.0, "train.match_rates": True},
+        ours={"optim.lr": 1.2e-4, "train.tokens": 768, "objective.r_drop": 2.0, "train.match_rates": True},
     ),
     "MRPC": Bench(
         "pairs", "accuracy", **glue("MRPC", "msr_paraphrase_test.txt.gz"), epochs=5, lr=1e-4,
         columns=columns("#1 String", "#2 String", "Quality", format="tsv"),
-        ours={"optim.lr": 5e-5, "train.tokens": 768, "objective.agreement": 2.0},
+        ours={"optim.lr": 5e-5, "train.tokens": 768, "objective.r_drop": 2.0},
     ),
     "STS-B": Bench(
         "regress", "spearman", **STS_B, ours={"optim.lr": 1e-4, "train.ema": 0.99},
@@ -103,18 +103,18 @@ TASKS: dict[str, Bench] = {
         columns=columns("sentence", None, "label"), test_columns=columns(None, None, None, format="label-first"),
         ours={
             "optim.lr": 1e-4, "optim.layer_decay": 0.9, "train.tokens": 768, "train.ema": 0.999,
-            "objective.agreement": 4.0,
+            "objective.r_drop": 4.0,
         },
     ),
     "squad": Bench(
         "answer", "answer-f1", SHIFTS, (), ("squad/dev-v1.1.rebuilt.json.gz",), max_length=384, lr=2e-4,
-        ours={"optim.lr": 2e-4, "optim.layer_decay": 0.9, "train.ema": 0.99, "objective.agreement": 4.0},
+        ours={"optim.lr": 2e-4, "optim.layer_decay": 0.9, "train.ema": 0.99, "objective.r_drop": 4.0},
     ),
     "imdb": Bench(
         "classify", "accuracy", ("imdb/train.tsv.gz",), (), ("imdb/test.tsv.gz",), columns("text", None, "label"),
         ours={
             "optim.lr": 1e-4, "optim.layer_decay": 0.9, "train.tokens": 4096, "train.ema": 0.999,
-            "objective.agreement": 4.0,
+            "objective.r_drop": 4.0,
         },
     ),
 }  # fmt: skip

@@ -39,9 +39,9 @@ def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, changes: Found, 
     """Fine-tune with a recipe and score; times include reading, and the last validation and checkpoint."""
     from qkv import load
     from qkv.common.config import override
-    from qkv.recipes.evaluate import evaluate
-    from qkv.recipes.run import run_recipe
+    from qkv.exams.evaluate import evaluate
     from qkv.recipes.schema import read_recipe
+    from qkv.runs.run import run_recipe
 
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
         pair = {"data.second": "second"} if bench.columns.get("second") else {}

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 from qkv.data.phrasebook import phrasebook
-from qkv.recipes.run import job_of, prepare
 from qkv.recipes.schema import read_recipe
+from qkv.runs.run import job_of, prepare
 from qkv.training.loop import one_step, recorder_of
 from qkv.training.run import Run
 

@@ -32,9 +32,9 @@ from qkv import load
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.common.config import override
 from qkv.models import catalogue
-from qkv.recipes.glue import glue, table
-from qkv.recipes.run import run_recipe
 from qkv.recipes.schema import read_recipe
+from qkv.runs.glue import glue, table
+from qkv.runs.run import run_recipe
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.training import TokenizerConfig, train_tokenizer
 

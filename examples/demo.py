@@ -14,7 +14,7 @@ from rich.table import Table
 import qkv
 from qkv.common.batch import Pairs, Tokens
 from qkv.insight.capture import capture
-from qkv.insight.picture import save
+from qkv.insight.svg import save
 from qkv.insight.terminal import heatmap
 
 RUN = Path("runs/phrasebook")

@@ -14,7 +14,7 @@ from qkv.version import __version__
 
 if TYPE_CHECKING:
     from qkv.predict import Answer, Choice, Entity, Label, Model, Translation, build, info, load, save
-    from qkv.recipes.finetune import finetune
+    from qkv.runs.finetune import finetune
 
 __all__ = [
     "Answer",
@@ -37,7 +37,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'qkv' has no attribute {name!r}")
     if name == "finetune":
-        from qkv.recipes.finetune import finetune
+        from qkv.runs.finetune import finetune
 
         return finetune
     from qkv import predict

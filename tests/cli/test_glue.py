@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from qkv.cli.main import app
 from qkv.common.errors import UsageError
-from qkv.recipes import glue as module
-from qkv.recipes.glue import _recipe, glue, table
-from qkv.recipes.glue_files import TASKS, find_tasks
-from qkv.recipes.run import run_recipe
-from qkv.training.tasks.table import TASKS as TRAINED
-from tests.recipes.test_finetune import texts
+from qkv.exams.glue_files import TASKS, find_tasks
+from qkv.runs import glue as module
+from qkv.runs.glue import _recipe, glue, table
+from qkv.runs.run import run_recipe
+from qkv.tasks.table import TASKS as TRAINED
+from tests.runs.test_finetune import texts
 
 # The first lines of the files as they are downloaded; {a} and {b} are the texts, {y} the label.
 LAYOUTS = {

@@ -13,7 +13,7 @@ TEXTS = ["the cat sat", "", "a naïve café owner paid", " dogs  play\tin "]
 CONTEXT = "The dog ran home,\r\nbecause it was snowing.\nThe cats stayed on the mat.\n" * 3
 MODELS = {
     "one": make_reader("pool", "classify", labels=LABELS),
-    "several": make_reader("pool", "classify", labels=LABELS, several=True, threshold=0.3),
+    "several": make_reader("pool", "classify", labels=LABELS, multi_label=True, threshold=0.3),
     "number": make_reader("pool", "regress"),
     "ner": make_reader("tag", labels=NER, max_length=20),
     "pos": make_reader("tag", labels=POS),

@@ -49,12 +49,12 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
         {"heads": ["classify"]},
     ),
     "answered": ("bert-base", answered, AnswerSpan(), {"heads": ["span"]}),
-    "read twice": ("bert-base", answered, AnswerSpan(agreement=1.0), {"heads": ["span"]}),
+    "read twice": ("bert-base", answered, AnswerSpan(r_drop=1.0), {"heads": ["span"]}),
     "phrases": (
         "bert-base",
         lambda n: Labelled(tokens(n), tokens(n).ids % 2),
-        Tag(agreement=1.0),
-        {"heads": ["tag"], "reach": 3},
+        Tag(r_drop=1.0),
+        {"heads": ["tag"], "conv_width": 3},
     ),
     "tagged": ("bert-base", lambda n: Labelled(tokens(n), tokens(n).ids % 2), Tag(), {"heads": ["tag"]}),
 }

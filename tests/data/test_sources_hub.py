@@ -8,7 +8,7 @@ import pytest
 
 from qkv.common.errors import QkvError
 from qkv.data.examples import Answer, Classified, Document, Parallel, Tagged
-from qkv.data.sources import BadRows, classified, documents, parallel, pictures, questions, tagged
+from qkv.data.sources import BadRows, classified, documents, images, parallel, questions, tagged
 
 
 class ClassLabel:
@@ -104,7 +104,7 @@ def test_every_other_source():
     assert skipped.reasons == ["hf:conll:train:2: 1 words, but 0 tags"]
     assert next(tagged("hf:conll", tag="pos_tags", bad="skip")).tags == ("N", "V")
     assert next(questions("hf:squad")).answers == (Answer("Ada", 0),)
-    (picture,) = pictures("hf:mnist", bad="skip")
+    (picture,) = images("hf:mnist", bad="skip")
     assert picture.label == "one"
     assert picture.pixels.shape == (1, 2, 3)
 

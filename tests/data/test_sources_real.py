@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qkv.data.iob import spans_of
-from qkv.data.sources import classified, find_columns, parallel, pictures, questions, rated, tagged
+from qkv.data.sources import classified, find_columns, images, parallel, questions, rated, tagged
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 
@@ -33,7 +33,7 @@ def test_squad(data):
 
 
 def test_mnist(data):
-    counts = Counter(picture.label for picture in pictures(data / "mnist/t10k-images-idx3-ubyte.gz"))
+    counts = Counter(picture.label for picture in images(data / "mnist/t10k-images-idx3-ubyte.gz"))
     assert sum(counts.values()) == 10_000
     assert len(counts) == 10
 

@@ -15,7 +15,7 @@ from qkv.decoding.best import best
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.laws import History
+from qkv.decoding.logits_processors import History
 from tests.decoding.toys import END, Toy, every_hypothesis
 
 FIRST = 2
@@ -64,7 +64,7 @@ def test_a_beam_of_one_is_greedy(sources: list[int], limit: int, alpha: float) -
     config = DecodingConfig(length_penalty=alpha)
     limits = [limit] * len(sources)
     first, history = torch.full((len(sources),), FIRST), History.of([[]] * len(sources))
-    options = {"end_id": END, "limits": limits, "laws": [], "history": history, "config": config}
+    options = {"end_id": END, "limits": limits, "processors": [], "history": history, "config": config}
     found = beam_search(Toy(sources, 6), first, **options)  # type: ignore[arg-type]
     wanted = [one[0] for one in run(Toy(sources, 6), limits)]
     assert [one[0].ids for one in found] == [one.ids for one in wanted]

@@ -22,8 +22,8 @@ END, LIMIT = 1, 7
 SEARCHES = {
     "greedy": {},
     "beam": {"beam": 3, "nbest": 2},
-    "beam-laws": {"beam": 3, "no_repeat_ngram": 2, "min_length": 4, "forbidden": ((3,), (5, 6))},
-    "greedy-laws": {"repetition_penalty": 1.5, "min_length": 3},
+    "beam-processors": {"beam": 3, "no_repeat_ngram": 2, "min_length": 4, "forbidden": ((3,), (5, 6))},
+    "greedy-processors": {"repetition_penalty": 1.5, "min_length": 3},
     "sample": {"sample": True, "temperature": 1.5, "top_k": 20, "top_p": 0.95, "nbest": 2},
 }
 
@@ -126,8 +126,8 @@ def test_cached_is_uncached_and_scores_are_the_models(model: tuple[str, Any], se
 def test_a_prefix_is_kept_and_scored(name: str, numbers: dict[str, Any]) -> None:
     module, ids = make(MODELS[name]), sequences([4, 6, 3])
     prefixes = [[7, 7, 2], [], [11]]
-    laws = {"no_repeat_ngram": 1, "forbidden": ((11,),)}
-    found = run(name, module, ids, config=DecodingConfig(**numbers, **laws), prefixes=prefixes)
+    processors = {"no_repeat_ngram": 1, "forbidden": ((11,),)}
+    found = run(name, module, ids, config=DecodingConfig(**numbers, **processors), prefixes=prefixes)
     for source, prefix, (one,) in zip(ids, prefixes, found, strict=True):
         assert one.ids[: len(prefix)] == prefix
         assert 11 not in one.ids[len(prefix) :]

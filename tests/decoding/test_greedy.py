@@ -1,4 +1,4 @@
-"""Greedy decoding against `transformers`' generate, and its own laws."""
+"""Greedy decoding against `transformers`' generate, and its own processors."""
 
 from __future__ import annotations
 

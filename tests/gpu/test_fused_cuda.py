@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.common import building
+from qkv.common.cuda import triton as building
 from qkv.objectives import fused
-from qkv.objectives.agreement import _plain, distance
 from qkv.objectives.entropy import cross_entropy
+from qkv.objectives.r_drop import _plain, distance
 
 pytestmark = pytest.mark.gpu
 WIDTHS = (1024, 4096, 5003, 37_000)

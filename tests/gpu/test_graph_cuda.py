@@ -30,7 +30,7 @@ def losses(
     compile: str,
     optimizer: str = "adamw",
     dropout: float = 0.0,
-    agreement: float = 0.0,
+    r_drop: float = 0.0,
     layer_decay: float = 1.0,
 ) -> list[float]:
     torch.manual_seed(0)
@@ -40,8 +40,8 @@ def losses(
     else:
         preset, build, objective, changes = KINDS[kind]
         model = make(shrink(catalogue.preset(preset, **changes), dropout=dropout)).cuda().train()
-    if agreement:
-        objective = replace(objective, agreement=agreement)
+    if r_drop:
+        objective = replace(objective, r_drop=r_drop)
 
     def batches(position: int) -> Iterator[tuple[Any, int]]:
         while True:
@@ -79,8 +79,8 @@ def test_layers_with_rates_of_their_own_are_recorded(tmp_path: Path) -> None:
 
 def test_compiled_steps_of_two_passes_give_the_losses_of_ordinary_ones(tmp_path: Path) -> None:
     """The layout of the two passes is made inside what is compiled."""
-    plain = losses("translated", tmp_path, compile="no", agreement=3.0)
-    compiled = losses("translated", tmp_path, compile="yes", agreement=3.0)
+    plain = losses("translated", tmp_path, compile="no", r_drop=3.0)
+    compiled = losses("translated", tmp_path, compile="yes", r_drop=3.0)
     torch.testing.assert_close(torch.tensor(compiled), torch.tensor(plain), atol=0.02, rtol=0.02)
 
 
@@ -105,9 +105,9 @@ def test_a_batch_larger_than_the_form_makes_it_grow(tmp_path: Path) -> None:
     run = Run(job, TrainConfig(compile="record"), OptimConfig(lr=1e-3))
     recorder = recorder_of(run)
     assert recorder is not None
-    before = recorder.form
+    before = recorder.shape
     stream = job.batches(147)
     for _ in range(6):
         assert one_step(run, stream, recorder).values.isfinite().all()
-    assert recorder.form.rows[0] > before.rows[0]
-    assert run.form is not None
+    assert recorder.shape.rows[0] > before.rows[0]
+    assert run.shape is not None

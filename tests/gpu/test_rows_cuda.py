@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qkv.common.batch import Labelled, Masked, Tokens, move
-from qkv.common.fixed import Form
+from qkv.common.cuda.static_shape import StaticShape
 from qkv.models import catalogue
 from qkv.objectives import Classify, MaskedToken
 from tests.common.kinds import masked, tokens
@@ -23,9 +23,9 @@ def test_the_loss_and_the_gradients_are_those_of_all_rows(kind: str) -> None:
     def batch(n: list[int]) -> Labelled | Masked:
         return masked(n) if kind == "mlm" else Labelled(tokens(n), torch.arange(len(n)) % 2)
 
-    form = Form.of([batch(n) for n in lengths])
-    assert form is not None
-    fixed = move(form.fill(batch(lengths[0])), "cuda")
+    shape = StaticShape.of([batch(n) for n in lengths])
+    assert shape is not None
+    fixed = move(shape.fill(batch(lengths[0])), "cuda")
     read: Tokens = fixed.tokens if kind == "mlm" else fixed.inputs
     assert int(read.layout.lengths.min()) == 0
     model = make(shrink(catalogue.preset("bert-base"), heads=[kind])).cuda().train()

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from qkv.common.errors import UsageError
-from qkv.insight.picture import save, svg
+from qkv.insight.svg import save, svg
 from qkv.insight.terminal import LONGEST_LABEL, heatmap, label
 
 ROWS = ["le", "chat", "noir"]

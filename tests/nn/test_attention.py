@@ -8,7 +8,7 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.nn import kernels
-from qkv.nn.attention import CrossAttention, Frame, SelfAttention
+from qkv.nn.attention import CrossAttention, PassContext, SelfAttention
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.positions import AlibiPosition, NoPosition, Placement, RotaryPosition
 
@@ -54,7 +54,7 @@ def test_self_attention_is_torch_s_over_each_sequence(causal, window, kv_heads):
     attention = randomised(SelfAttention(DIM, 4, num_kv_heads=kv_heads, causal=causal, window=window))
     layout = Ragged.of(LENGTHS)
     x = torch.randn(layout.num_rows, DIM)
-    found = attention(x, Frame.of(layout), Placement(), 0)
+    found = attention(x, PassContext.of(layout), Placement(), 0)
     sizes = [4 * 2] + [(kv_heads or 4) * 2] * 2
     rows = list(zip(attention.qkv.weight.split(sizes), attention.qkv.bias.split(sizes), strict=True))
     for part, y in zip(layout.split(x), layout.split(found), strict=True):
@@ -66,7 +66,7 @@ def test_cross_attention_is_torch_s_over_each_source():
     attention = randomised(CrossAttention(DIM, 4))
     queries, keys = Ragged.of([9, 1, 2]), Ragged.of([8, 9, 1])
     x, memory = torch.randn(queries.num_rows, DIM), torch.randn(keys.num_rows, DIM)
-    found = attention(x, Frame.of(queries, memory=Hidden(memory, keys)), 0)
+    found = attention(x, PassContext.of(queries, memory=Hidden(memory, keys)), 0)
     k, v = zip(attention.kv.weight.chunk(2), attention.kv.bias.chunk(2), strict=True)
     q = (attention.q.weight, attention.q.bias)
     for part, source, y in zip(queries.split(x), keys.split(memory), queries.split(found), strict=True):
@@ -76,16 +76,16 @@ def test_cross_attention_is_torch_s_over_each_source():
 def test_cross_attention_without_a_memory_is_an_error():
     layout = Ragged.of([2])
     with pytest.raises(UsageError, match="memory"):
-        CrossAttention(DIM, 2)(torch.randn(2, DIM), Frame.of(layout), 0)
+        CrossAttention(DIM, 2)(torch.randn(2, DIM), PassContext.of(layout), 0)
 
 
 def test_several_askers_share_one_source():
     attention = randomised(CrossAttention(DIM, 2))
     keys, targets, askers = Ragged.of([3, 4]), Ragged.of([1] * 6), Ragged.of([3, 3])
     memory, x = torch.randn(7, DIM), torch.randn(6, DIM)
-    found = attention(x, Frame.of(targets, memory=Hidden(memory, keys), askers=askers), 0)
+    found = attention(x, PassContext.of(targets, memory=Hidden(memory, keys), askers=askers), 0)
     copied = torch.cat([memory[:3]] * 3 + [memory[3:]] * 3)
-    wanted = attention(x, Frame.of(targets, memory=Hidden(copied, Ragged.of([3] * 3 + [4] * 3))), 0)
+    wanted = attention(x, PassContext.of(targets, memory=Hidden(copied, Ragged.of([3] * 3 + [4] * 3))), 0)
     torch.testing.assert_close(found, wanted)
 
 
@@ -95,9 +95,9 @@ def test_cached_memory_is_projected_once():
     attention.kv.register_forward_hook(lambda *_: runs.append(1))
     cache, memory = KeyValueCache(2), Hidden(torch.randn(5, DIM), Ragged.of([2, 3]))
     x = torch.randn(2, DIM)
-    once = [attention(x, Frame.of(layout, cache=cache, memory=memory), 0) for _ in range(2)]
+    once = [attention(x, PassContext.of(layout, cache=cache, memory=memory), 0) for _ in range(2)]
     assert len(runs) == 1
-    torch.testing.assert_close(once[1], attention(x, Frame.of(layout, memory=memory), 0))
+    torch.testing.assert_close(once[1], attention(x, PassContext.of(layout, memory=memory), 0))
 
 
 @pytest.mark.parametrize("position", [NoPosition(), RotaryPosition(4), AlibiPosition(2)])
@@ -106,15 +106,15 @@ def test_steps_with_a_cache_are_the_whole_pass(position, window):
     attention = randomised(SelfAttention(DIM, 2, causal=True, window=window))
     layout = Ragged.of([6, 4])
     x = torch.randn(10, DIM)
-    whole = Frame.of(layout)
+    whole = PassContext.of(layout)
     wanted = layout.split(attention(x, whole, position.place(whole.place, 1)[0], 0))
     cache, found = KeyValueCache(2, capacity=2), [[], []]
     for sizes in ([3, 1], [1, 2], [2, 1]):
         starts = [sum(len(part) for part in parts) for parts in found]
         new = Ragged.of(sizes)
         rows = [part[s : s + n] for part, s, n in zip(layout.split(x), starts, sizes, strict=True)]
-        frame = Frame.of(new, cache=cache)
-        y = attention(torch.cat(rows), frame, position.place(frame.place, 1)[0], 0)
+        context = PassContext.of(new, cache=cache)
+        y = attention(torch.cat(rows), context, position.place(context.place, 1)[0], 0)
         for parts, part in zip(found, new.split(y), strict=True):
             parts.append(part)
     for ours, theirs in zip(found, wanted, strict=True):
@@ -126,10 +126,10 @@ def test_the_tap_sees_the_final_call():
     seen = []
     attention.tap.register_forward_hook(lambda _, inputs, __: seen.append(inputs[0]))
     layout = Ragged.of([3, 4])
-    x, frame = torch.randn(7, DIM), Frame.of(layout)
-    plain = attention(x, frame, NoPosition().place(frame.place, 1)[0], 0)
-    biased = attention(x, frame, AlibiPosition(2).place(frame.place, 1)[0], 0)
-    turned = attention(x, frame, RotaryPosition(4).place(frame.place, 1)[0], 0)
+    x, context = torch.randn(7, DIM), PassContext.of(layout)
+    plain = attention(x, context, NoPosition().place(context.place, 1)[0], 0)
+    biased = attention(x, context, AlibiPosition(2).place(context.place, 1)[0], 0)
+    turned = attention(x, context, RotaryPosition(4).place(context.place, 1)[0], 0)
     assert len(seen) == 3
     assert seen[0].bias is None
     assert seen[1].bias is not None
@@ -147,7 +147,7 @@ def test_dropout_acts_in_training_only():
     x = torch.randn(6, DIM)
 
     def run():
-        return attention(x, Frame.of(layout), Placement(), 0)
+        return attention(x, PassContext.of(layout), Placement(), 0)
 
     torch.testing.assert_close(run(), run())
     attention.train()

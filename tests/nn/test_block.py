@@ -4,7 +4,7 @@ from torch import nn
 
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
-from qkv.nn.attention import CrossAttention, Frame, SelfAttention
+from qkv.nn.attention import CrossAttention, PassContext, SelfAttention
 from qkv.nn.block import Block, Sublayer
 from qkv.nn.feedforward import FeedForward
 from qkv.nn.positions import Placement
@@ -59,17 +59,17 @@ def block(pre_norm, cross):
 def test_a_block_is_attention_then_cross_attention_then_feed_forward(pre_norm, cross):
     made, layout, keys = block(pre_norm, cross), Ragged.of([3, 2]), Ragged.of([1, 4])
     x = torch.randn(5, DIM)
-    frame = Frame.of(layout, memory=Hidden(torch.randn(5, DIM), keys))
-    parts = [(made.attention, (frame, Placement(), 0))]
-    parts += [(made.cross, (frame, 0))] if cross else []
+    context = PassContext.of(layout, memory=Hidden(torch.randn(5, DIM), keys))
+    parts = [(made.attention, (context, Placement(), 0))]
+    parts += [(made.cross, (context, 0))] if cross else []
     parts += [(made.feedforward, ())]
     wanted = x
-    for sublayer, context in parts:
+    for sublayer, arguments in parts:
         if pre_norm:
-            wanted = wanted + sublayer.part(sublayer.norm(wanted), *context)
+            wanted = wanted + sublayer.part(sublayer.norm(wanted), *arguments)
         else:
-            wanted = sublayer.norm(wanted + sublayer.part(wanted, *context))
-    torch.testing.assert_close(made(x, frame, Placement(), 0), wanted)
+            wanted = sublayer.norm(wanted + sublayer.part(wanted, *arguments))
+    torch.testing.assert_close(made(x, context, Placement(), 0), wanted)
 
 
 def test_each_sublayer_has_its_own_norm():
@@ -85,7 +85,7 @@ class Noted(nn.Module):
         super().__init__()
         self.name, self.log = name, log
 
-    def forward(self, x, frame, placement, layer):
+    def forward(self, x, context, placement, layer):
         self.log.append((self.name, layer))
         return x + 1
 
@@ -97,7 +97,7 @@ class Noted(nn.Module):
 def test_a_stack_runs_its_blocks_in_turn_and_shares_them_over_more_layers(blocks, depth, order):
     log = []
     stack = Stack([Noted(name, log) for name in blocks], depth=depth)
-    out = stack(torch.zeros(2, DIM), Frame.of(Ragged.of([2])))
+    out = stack(torch.zeros(2, DIM), PassContext.of(Ragged.of([2])))
     assert log == [(name, layer) for layer, name in enumerate(order)]
     assert torch.equal(out, torch.full((2, DIM), float(len(order))))
 
@@ -106,4 +106,4 @@ def test_a_stack_ends_in_its_norm():
     norm = nn.LayerNorm(DIM)
     nn.init.normal_(norm.weight)
     x = torch.randn(2, DIM)
-    torch.testing.assert_close(Stack([Noted("a", [])], norm=norm)(x, Frame.of(Ragged.of([2]))), norm(x + 1))
+    torch.testing.assert_close(Stack([Noted("a", [])], norm=norm)(x, PassContext.of(Ragged.of([2]))), norm(x + 1))

@@ -8,7 +8,7 @@ from torch import nn
 
 from qkv.common.batch import Images, Tokens
 from qkv.common.errors import UsageError
-from qkv.nn.attention import Frame
+from qkv.nn.attention import PassContext
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
 from qkv.nn.positions import LearnedPosition, SinusoidalPosition
@@ -23,7 +23,7 @@ def ready(module):
 
 
 def run(embeddings, tokens, cache=None):
-    return embeddings(tokens, Frame.of(tokens.layout, cache=cache).place)
+    return embeddings(tokens, PassContext.of(tokens.layout, cache=cache).place)
 
 
 def test_token_segment_and_position_are_summed_then_normed():
@@ -52,7 +52,7 @@ def test_learned_positions_can_be_given():
 
 
 def test_a_row_reaches_back_within_its_own_sequence():
-    embeddings = ready(TextEmbeddings(7, 4, reach=2))
+    embeddings = ready(TextEmbeddings(7, 4, conv_width=2))
     found, row = run(embeddings, Tokens.of(IDS)), 0
     for sequence in IDS:
         before = torch.zeros(4)
@@ -136,6 +136,6 @@ def test_images_of_another_shape_are_an_error_with_both_shapes(shape):
     assert str(list(shape)) in str(caught.value)
 
 
-def test_reach_is_at_least_the_token_itself():
-    with pytest.raises(UsageError, match="reach must be at least 1, got 0"):
-        TextEmbeddings(7, 4, reach=0)
+def test_conv_width_is_at_least_the_token_itself():
+    with pytest.raises(UsageError, match="conv_width must be at least 1, got 0"):
+        TextEmbeddings(7, 4, conv_width=0)

@@ -1,4 +1,4 @@
-"""Twins against loops over pairs of sentences."""
+"""SentencePairs against loops over pairs of sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from qkv.common.batch import Tokens, Twins
+from qkv.common.batch import SentencePairs, Tokens
 from qkv.common.errors import UsageError
 from qkv.objectives import CosineScore, Match
 from qkv.objectives.contrastive import cosines
@@ -29,14 +29,14 @@ def test_matching_against_the_loop() -> None:
         column = torch.stack([7.0 * table[j][i] for j in range(4)])
         total += (row.logsumexp(0) - row[i] + column.logsumexp(0) - column[i]) / 2
         right += (int(row.argmax() == i) + int(column.argmax() == i)) / 2
-    found = only(Match(scale=7.0)(model, Twins(Tokens.of(FIRST), Tokens.of(SECOND))))
+    found = only(Match(scale=7.0)(model, SentencePairs(Tokens.of(FIRST), Tokens.of(SECOND))))
     close(found.total, total)
     assert found.count == 4
     assert found.sums["correct"] == right
 
 
 def test_a_text_is_its_own_best_match() -> None:
-    found = only(Match(scale=100.0)(bert(), Twins(Tokens.of(FIRST), Tokens.of(FIRST))))
+    found = only(Match(scale=100.0)(bert(), SentencePairs(Tokens.of(FIRST), Tokens.of(FIRST))))
     assert found.sums["correct"] == 4
 
 
@@ -44,7 +44,7 @@ def test_cosines_against_the_loop() -> None:
     model, scores = bert(), torch.tensor([1.0, 0.2, -100.0, -0.5])
     table = naive(model)
     expected = sum((table[i][i] - scores[i]) ** 2 for i in (0, 1, 3))
-    found = only(CosineScore()(model, Twins(Tokens.of(FIRST), Tokens.of(SECOND), scores)))
+    found = only(CosineScore()(model, SentencePairs(Tokens.of(FIRST), Tokens.of(SECOND), scores)))
     close(found.total, expected)
     assert found.count == 3
 
@@ -59,4 +59,4 @@ def test_cosines_stay_fp32_under_autocast() -> None:
 
 def test_scores_must_be_there() -> None:
     with pytest.raises(UsageError, match="the batch has none"):
-        CosineScore()(bert(), Twins(Tokens.of(FIRST), Tokens.of(SECOND)))
+        CosineScore()(bert(), SentencePairs(Tokens.of(FIRST), Tokens.of(SECOND)))

@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 CHECK = """
 import torch
 import torch.nn.functional as F
-from qkv.objectives import agreement, entropy, fused
+from qkv.objectives import r_drop, entropy, fused
 
 torch.manual_seed(0)
 for width, smoothing in ((1030, 0.0), (4096, 0.1), (5003, 0.1)):
@@ -29,9 +29,9 @@ for width, smoothing in ((1030, 0.0), (4096, 0.1), (5003, 0.1)):
     torch.testing.assert_close(found, expected)
     assert right.tolist() == [True, True, False, False, True, True]
     apart = fused.distance(mine)[0]
-    torch.testing.assert_close(apart, agreement._plain(other))
+    torch.testing.assert_close(apart, r_drop._plain(other))
     (found + (apart * torch.tensor([1.0, 0.0, 2.0])).sum()).backward()
-    (expected + (agreement._plain(other) * torch.tensor([1.0, 0.0, 2.0])).sum()).backward()
+    (expected + (r_drop._plain(other) * torch.tensor([1.0, 0.0, 2.0])).sum()).backward()
     torch.testing.assert_close(mine.grad, other.grad, atol=1e-6, rtol=1e-4)
 print("same")
 """

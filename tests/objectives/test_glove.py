@@ -13,7 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.models.word2vec import Glove as GloveTables
 from qkv.models.word2vec import Word2VecConfig, build_glove
 from qkv.objectives.words import Glove
-from qkv.training.tasks.words import WordsTask
+from qkv.tasks.words import WordsTask
 from tests.objectives.shared import close, draw, only
 
 INPUTS, OUTPUTS = draw(7, low=0, high=9, seed=1), draw(7, low=0, high=9, seed=2)

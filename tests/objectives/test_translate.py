@@ -14,7 +14,7 @@ from qkv.common.batch import Pairs, Tokens, Translated
 from qkv.common.errors import UsageError
 from qkv.models import catalogue
 from qkv.objectives import Translate, weighted
-from qkv.objectives.agreement import distance
+from qkv.objectives.r_drop import distance
 from tests.contracts.entries import make, shrink
 from tests.objectives.shared import both, close, draw, mean, only, pack, ragged, tiny
 from tests.parity.test_hf import MARIAN, T5
@@ -70,7 +70,7 @@ def test_distance_is_the_mean_of_both_divergences() -> None:
 def test_agreement_is_half_of_equation_4() -> None:
     """NLL of both passes + α · KL, over 2: with the same dropout masks drawn again over the sequences listed twice."""
     model = make(dataclasses.replace(shrink(catalogue.preset("transformer-base")), dropout=0.3), train=True)
-    batch, objective = translated(), Translate(smoothing=0.0, agreement=5.0)
+    batch, objective = translated(), Translate(smoothing=0.0, r_drop=5.0)
     torch.manual_seed(3)
     losses = objective(model, batch)
     torch.manual_seed(3)
@@ -81,13 +81,13 @@ def test_agreement_is_half_of_equation_4() -> None:
     kl = sum(F.kl_div(a, b, reduction="batchmean", log_target=True) for a, b in ((p, q), (q, p))) / 2
     assert kl > 0
     close(weighted(losses, objective.weights), (nll + 5.0 * kl) / 2, 1e-4)
-    assert losses["translate"].count == 2 * losses["agreement"].count == 28
+    assert losses["translate"].count == 2 * losses["r_drop"].count == 28
 
 
 def test_agreement_needs_dropout_and_a_gradient() -> None:
     model, batch = tiny("transformer-base"), translated()
-    close(Translate(agreement=5.0)(model, batch)["agreement"].total, 0.0)
+    close(Translate(r_drop=5.0)(model, batch)["r_drop"].total, 0.0)
     with torch.no_grad():
-        assert list(Translate(agreement=5.0)(model, batch)) == ["translate"]
+        assert list(Translate(r_drop=5.0)(model, batch)) == ["translate"]
     with pytest.raises(UsageError, match=r"got -1\.0"):
-        Translate(agreement=-1.0)
+        Translate(r_drop=-1.0)

@@ -18,7 +18,7 @@ SIZES = {"dim": 16, "num_heads": 2, "ff_dim": 32}
 def make_reader(*heads, kind="wordpiece", labels=(), max_length=40, plain=False, **facts):
     """Build a BERT with large weights, which has opinions; a plain one looks at each token by itself.
 
-    What else its folder tells (several, threshold, no_answer) is named as there.
+    What else its folder tells (multi_label, threshold, no_answer) is named as there.
     """
     tokenizer = train(kind, specials="bert", min_frequency=1, lowercase=kind == "wordpiece")
     numbers = {"vocab_size": tokenizer.vocab_size, "max_length": max_length, "num_labels": len(labels) or 2}

@@ -23,7 +23,7 @@ def one(**changes):
 
 
 def several(**changes):
-    return one(several=True, **changes)
+    return one(multi_label=True, **changes)
 
 
 def scores_of(model, texts, pairs=None):
@@ -63,7 +63,7 @@ def test_the_threshold_travels_with_the_folder(tmp_path):
     again = qkv.load(tmp_path / "model", device="cpu")
     assert again.threshold == 0.9
     assert again.classify(TEXTS) == several(threshold=0.9).classify(TEXTS)
-    write_folder(replace(read_folder(tmp_path / "model"), several=False), tmp_path / "one")
+    write_folder(replace(read_folder(tmp_path / "model"), multi_label=False), tmp_path / "one")
     assert "threshold" not in json.loads((tmp_path / "one" / "config.json").read_text())
 
 

@@ -7,8 +7,8 @@ import pytest
 from qkv.common.config import from_dict, to_toml
 from qkv.common.errors import UsageError
 from qkv.recipes.reference import reference
-from qkv.recipes.run import check
 from qkv.recipes.schema import Recipe, parse_change, read_recipe, shipped
+from qkv.runs.run import check
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -83,3 +83,25 @@ def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
 def test_what_cannot_work_is_found_before_anything_heavy_starts(changes: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check(read_recipe("phrasebook", changes))
+
+
+def test_old_names_are_read_with_a_warning_that_gives_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "old.toml"
+    file.write_text(
+        'task = "twins"\n[model]\npreset = "bert-tiny"\nset = { reach = 3 }\n[objective]\nagreement = 2.0\n'
+        "[objective.mix.picture]\nagreement = 1.0\n[data.mix.twins]\nfiles = 'a'\n"
+    )
+    with pytest.warns(UserWarning, match="is now called") as said:
+        found = read_recipe(str(file), ["objective.agreement=4"])
+    assert found.task == "embeddings"
+    assert found.model.set == {"conv_width": 3}
+    assert found.objective == {"r_drop": 4, "mix": {"image": {"r_drop": 1.0}}}
+    assert found.data.mix == {"embeddings": {"files": "a"}}
+    assert {str(one.message) for one in said} == {
+        "task: 'twins' is now called 'embeddings'",
+        "model.set.reach: 'reach' is now called 'conv_width'",
+        "objective.agreement: 'agreement' is now called 'r_drop'",
+        "objective.mix.picture: 'picture' is now called 'image'",
+        "objective.mix.picture.agreement: 'agreement' is now called 'r_drop'",
+        "data.mix.twins: 'twins' is now called 'embeddings'",
+    }

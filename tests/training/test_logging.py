@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.recipes.run import check
 from qkv.recipes.schema import read_recipe
+from qkv.runs.run import check
 from qkv.training.logging import Display, RunLog
 from qkv.training.trackers import LogConfig, check_tracker
 

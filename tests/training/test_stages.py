@@ -18,9 +18,9 @@ from qkv.data.order import WindowSampler
 from qkv.data.packing import Staged, TwoWindows, Windows
 from qkv.data.phrasebook import phrasebook
 from qkv.data.store import Store
-from qkv.recipes.run import check, job_of, prepare
 from qkv.recipes.schema import Recipe, read_recipe
-from qkv.training.tasks.language import framed
+from qkv.runs.run import check, job_of, prepare
+from qkv.tasks.language import framed
 
 SIZES = st.integers(1, 9)
 

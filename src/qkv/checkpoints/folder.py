@@ -29,7 +29,8 @@ from qkv.tokenizers.text import TextTokenizer
 OURS = "qkv-"
 POOLING = "1_Pooling/config.json"  # sentence-transformers' file
 DTYPES = ("float32", "float16", "bfloat16")  # of weights on disk
-SEVERAL = "multi_label_classification"  # transformers' problem_type
+RENAMED = {"reach": "conv_width"}  # keys of our own configs that had another name before
+MULTI_LABEL = "multi_label_classification"  # transformers' problem_type
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Folder:
         tokenizer: or None for models without text.
         labels: names of the classes, in order, where the folder names them.
         pooling: how sentences are pooled, mean or first.
-        several: an example may have any number of the labels, not just one.
+        multi_label: an example may have any number of the labels, not just one.
         threshold: how likely a label must be to be given, where there are several.
         no_answer: whether a reader may say that there is no answer; None where the folder does not tell.
         no_answer_threshold: by how much no answer must score above the best span to be given.
@@ -53,7 +54,7 @@ class Folder:
     tokenizer: TextTokenizer | None = None
     labels: tuple[str, ...] = ()
     pooling: str = "mean"
-    several: bool = False
+    multi_label: bool = False
     threshold: float = 0.5
     no_answer: bool | None = None
     no_answer_threshold: float = 0.0
@@ -79,9 +80,9 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Fold
     if not str(raw["model_type"]).startswith(OURS):
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
-    several = raw.get("problem_type") == SEVERAL
+    multi_label = raw.get("problem_type") == MULTI_LABEL
     tokenizer, pooling = TextTokenizer.find(folder), _pooling(folder)
-    return Folder(config, model.eval(), tokenizer, labels, pooling, several, threshold, *no_answer)
+    return Folder(config, model.eval(), tokenizer, labels, pooling, multi_label, threshold, *no_answer)
 
 
 def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
@@ -91,7 +92,7 @@ def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
         family = kind.removeprefix(OURS)
         if family not in FAMILIES:
             raise unknown("family", family, FAMILIES)
-        return from_dict(FAMILIES[family].config, raw["qkv"])
+        return from_dict(FAMILIES[family].config, {RENAMED.get(key, key): value for key, value in raw["qkv"].items()})
     for style in FORMATS.values():
         if kind in style.model_types:
             return style.read(raw, tensors)
@@ -113,8 +114,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     """Return the files of a model folder, by name; weights in one of `DTYPES`."""
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    raw = config_json(folder.config, folder.labels, several=folder.several) | {"dtype": dtype}
-    if folder.several:
+    raw = config_json(folder.config, folder.labels, multi_label=folder.multi_label) | {"dtype": dtype}
+    if folder.multi_label:
         raw["threshold"] = folder.threshold
     if folder.no_answer is not None:
         raw["no_answer"] = folder.no_answer
@@ -132,8 +133,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     return files
 
 
-def config_json(config: Any, labels: tuple[str, ...] = (), *, several: bool = False) -> dict[str, Any]:
-    """Return the config.json of a config; `several` is whether an example may have any number of the labels."""
+def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool = False) -> dict[str, Any]:
+    """Return the config.json of a config; `multi_label` is whether an example may have any number of the labels."""
     family = family_of(config)
     try:
         if family not in FORMATS:
@@ -145,8 +146,8 @@ def config_json(config: Any, labels: tuple[str, ...] = (), *, several: bool = Fa
         names = labels or tuple(f"LABEL_{i}" for i in range(config.num_labels))
         if "regress" in config.heads:
             names, raw["problem_type"] = names[:1], "regression"
-        elif several and "classify" in config.heads:
-            raw["problem_type"] = SEVERAL
+        elif multi_label and "classify" in config.heads:
+            raw["problem_type"] = MULTI_LABEL
         raw["id2label"] = {str(i): name for i, name in enumerate(names)}
         raw["label2id"] = {name: i for i, name in enumerate(names)}
     return raw | {"dtype": "float32"}

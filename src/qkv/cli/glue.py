@@ -35,9 +35,9 @@ def glue(
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Fine-tune and score every GLUE task that a folder holds; the same command goes on where it was stopped."""
-    from qkv.recipes.glue import glue as run_glue
-    from qkv.recipes.glue import table
     from qkv.recipes.schema import parse_change
+    from qkv.runs.glue import glue as run_glue
+    from qkv.runs.glue import table
 
     found = run_glue(
         folder,

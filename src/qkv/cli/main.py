@@ -121,10 +121,9 @@ def train(
     """Train a model from files to a folder, as a recipe says."""
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
-    from qkv.recipes.evaluate import score_test
-    from qkv.recipes.run import run_recipe
     from qkv.recipes.schema import read_recipe
-    from qkv.recipes.search import search as run_search
+    from qkv.runs.run import run_recipe, score_test
+    from qkv.runs.search import search as run_search
 
     asked = read_recipe(
         recipe, [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])], debug=debug
@@ -148,7 +147,7 @@ def evaluate(
     model: Annotated[str, MODEL],
     data: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help="Files with the answers; of pictures, a folder.", show_default=False),
+        typer.Argument(metavar="FILE…", help="Files with the answers; of images, a folder.", show_default=False),
     ],
     changes: Annotated[
         list[str] | None,
@@ -163,11 +162,11 @@ def evaluate(
     """Score a model on files: each metric with its 95 % interval and its signature."""
     from qkv import predict
     from qkv.common.config import override
+    from qkv.data.config import DataConfig
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
-    from qkv.recipes import evaluate as evaluation
+    from qkv.exams import evaluate as evaluation
     from qkv.recipes.schema import parse_change
-    from qkv.training.config import DataConfig
 
     columns = override(DataConfig(), dict(map(parse_change, changes or [])))
     loaded = predict.load(model, device=device)

@@ -156,7 +156,7 @@ class Spans:
 
 
 @dataclass(frozen=True, eq=False)
-class Twins:
+class SentencePairs:
     """Two texts that belong together, row by row.
 
     Attributes:

@@ -84,7 +84,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class LabelledImage:
     """An image and its class.
 
     Attributes:

@@ -13,9 +13,9 @@ from typing import Any
 from qkv.data.bad_rows import BadRows
 from qkv.data.columns import Columns
 from qkv.data.documents import documents
+from qkv.data.images import images
 from qkv.data.labelled import classified, find_columns, rated, sort_labels
 from qkv.data.parallel import parallel
-from qkv.data.pictures import pictures
 from qkv.data.questions import questions
 from qkv.data.split import held_out
 from qkv.data.tagged import tagged
@@ -27,7 +27,7 @@ SOURCES: dict[str, Callable[..., Iterator[Any]]] = {
     "rated": rated,
     "tagged": tagged,
     "questions": questions,
-    "pictures": pictures,
+    "images": images,
 }
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
     "documents",
     "find_columns",
     "held_out",
+    "images",
     "parallel",
-    "pictures",
     "questions",
     "rated",
     "sort_labels",

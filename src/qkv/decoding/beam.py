@@ -22,7 +22,7 @@ from qkv.common.protocols import Stepper
 from qkv.decoding.best import best, log_sum
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.laws import History, Law
+from qkv.decoding.logits_processors import History, LogitsProcessor
 from qkv.decoding.rows import DEAD, Beam, Candidate, Said
 
 
@@ -32,7 +32,7 @@ def beam_search(
     *,
     end_id: int,
     limits: Sequence[int],
-    laws: Sequence[Law],
+    processors: Sequence[LogitsProcessor],
     history: History,
     config: DecodingConfig,
 ) -> list[list[Hypothesis]]:
@@ -49,10 +49,10 @@ def beam_search(
             ids = torch.tensor([said.token for beam in running for said in beam.rows], device=stepper.device)
         else:
             ids = ids[rows]
-        if laws:
+        if processors:
             history = history.then(rows, ids) if length else history.select(rows)
         length += 1
-        found = _candidates(stepper.step(ids).float(), running, laws, history, 2 * config.beam)
+        found = _candidates(stepper.step(ids).float(), running, processors, history, 2 * config.beam)
         going = [beam.take(candidates, length, end_id) for beam, candidates in zip(running, found, strict=True)]
     return [beam.finished or [Hypothesis([], [], 0.0, ended=False)] for beam in beams]
 
@@ -70,12 +70,12 @@ def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
 
 
 def _candidates(
-    logits: Tensor, running: list[Beam], laws: Sequence[Law], history: History, count: int
+    logits: Tensor, running: list[Beam], processors: Sequence[LogitsProcessor], history: History, count: int
 ) -> list[list[Candidate]]:
     """Find the best `count` ways to go on of each beam, best first. Shape of `logits`: [beams · rows, V]."""
     log_probs = scores = logits.sub_(log_sum(logits))
-    for law in laws:
-        scores = law(scores, history)
+    for processor in processors:
+        scores = processor(scores, history)
     values, tokens = best(scores, min(count, logits.shape[1]))  # a beam's best are among the best of its rows
     log_probs = log_probs.gather(1, tokens)
     before = torch.tensor([[said.total] for beam in running for said in beam.rows], device=logits.device)

@@ -7,18 +7,26 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from qkv.common.cuda.static_shape import up
 from qkv.common.errors import UsageError
-from qkv.common.fixed import up
 from qkv.common.protocols import Stepper
 from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.greedy import likeliest
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.laws import Forbidden, ForcedPrefix, History, Law, MinLength, NoRepeat, RepetitionPenalty
+from qkv.decoding.logits_processors import (
+    Forbidden,
+    ForcedPrefix,
+    History,
+    LogitsProcessor,
+    MinLength,
+    NoRepeat,
+    RepetitionPenalty,
+)
 from qkv.decoding.recorded import recorded_search
 from qkv.decoding.sample import Sample
-from qkv.decoding.tempering import MinP, Temperature, TopK, TopP
 from qkv.decoding.walk import Choose, walk
+from qkv.decoding.warpers import MinP, Temperature, TopK, TopP
 
 Ids = Sequence[Sequence[int]]
 ROUND = 64  # recorded searches are made for limits rounded up to a multiple of it
@@ -60,14 +68,16 @@ def generate(
         raise UsageError("tokens can be streamed only with beam 1 and nbest 1")
     limits = [most if config.max_length is None else min(most, config.max_length) for most in max_lengths]
     _check_prefixes(prefixes or [], limits)
-    laws = laws_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
-    if not laws and not config.sample and on_tokens is None and limits:
+    processors = processors_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
+    if not processors and not config.sample and on_tokens is None and limits:
         longest = up(max(limits), ROUND)
         if (fixed := stepper.fixed(config.beam, longest)) is not None:
             return recorded_search(fixed, first, end_id=end_id, limits=limits, longest=longest, config=config)
     history = History.of(prompts or [[]] * batch, stepper.device)
     if config.beam > 1:
-        return beam_search(stepper, first, end_id=end_id, limits=limits, laws=laws, history=history, config=config)
+        return beam_search(
+            stepper, first, end_id=end_id, limits=limits, processors=processors, history=history, config=config
+        )
     choose: Choose = likeliest
     if config.sample:
         rows = torch.arange(batch, device=stepper.device).repeat_interleave(config.nbest)
@@ -75,7 +85,14 @@ def generate(
         first, history, limits = first[rows], history.select(rows), [limits[b] for b in rows.tolist()]
         choose = Sample(_seeds(config, batch, seeds), limits, stepper.device)
     found = walk(
-        stepper, first, end_id=end_id, limits=limits, laws=laws, history=history, choose=choose, on_tokens=on_tokens
+        stepper,
+        first,
+        end_id=end_id,
+        limits=limits,
+        processors=processors,
+        history=history,
+        choose=choose,
+        on_tokens=on_tokens,
     )
     each = [found[at : at + config.nbest] for at in range(0, len(found), config.nbest)]
     return [sorted(several, key=lambda hypothesis: -hypothesis.score) for several in each]
@@ -95,11 +112,11 @@ def _seeds(config: DecodingConfig, batch: int, seeds: Sequence[int] | None) -> l
     return [seed + (draw << 64) for seed in given for draw in range(config.nbest)]
 
 
-def laws_of(
+def processors_of(
     config: DecodingConfig, *, end_id: int, prefixes: Ids | None = None, device: torch.device | str | None = None
-) -> list[Law]:
-    """List the laws that change something, in the order of `transformers`: may it be said, then is it drawn from."""
-    laws: list[tuple[bool, Callable[[], Law]]] = [
+) -> list[LogitsProcessor]:
+    """List the processors that change something, in the order of `transformers`: constraints, then warpers."""
+    processors: list[tuple[bool, Callable[[], LogitsProcessor]]] = [
         (config.repetition_penalty != 1, lambda: RepetitionPenalty(config.repetition_penalty)),
         (config.no_repeat_ngram > 0, lambda: NoRepeat(config.no_repeat_ngram)),
         (bool(config.forbidden), lambda: Forbidden(config.forbidden, device)),
@@ -109,5 +126,5 @@ def laws_of(
         (config.top_p < 1, lambda: TopP(config.top_p)),
         (config.min_p > 0, lambda: MinP(config.min_p)),
     ]
-    found = [make() for needed, make in laws if needed]
+    found = [make() for needed, make in processors if needed]
     return [ForcedPrefix(prefixes, found, device)] if prefixes and any(map(len, prefixes)) else found

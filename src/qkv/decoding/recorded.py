@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from qkv.common.recording import record
+from qkv.common.cuda.graphs import record
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from qkv.common.protocols import Stepper
 from qkv.decoding.best import log_sum
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.laws import History, Law
+from qkv.decoding.logits_processors import History, LogitsProcessor
 
 Choose = Callable[[Tensor, list[int], int], Tensor]  # scores [R, V], the sequence of each row, the step -> ids [R]
 
@@ -47,7 +47,7 @@ def walk(
     *,
     end_id: int,
     limits: Sequence[int],
-    laws: Sequence[Law],
+    processors: Sequence[LogitsProcessor],
     history: History,
     choose: Choose,
     on_tokens: Callable[[list[tuple[int, int]]], None] | None = None,
@@ -62,11 +62,11 @@ def walk(
             ids, history, running = ids[rows], history.select(rows), [running[row] for row in stay]
         logits = scores = stepper.step(ids).float()
         total = log_sum(logits)
-        for law in laws:
-            scores = law(scores, history)
+        for processor in processors:
+            scores = processor(scores, history)
         ids = choose(scores, running, step)
         log_probs = _chosen(logits, scores, ids) - total.squeeze(1)
-        if laws:
+        if processors:
             history = history.then(torch.arange(len(ids), device=ids.device), ids)
         for b, token, log_prob in zip(running, ids.tolist(), log_probs.tolist(), strict=True):
             answers[b].add(token, log_prob, end_id)
@@ -77,7 +77,7 @@ def walk(
 
 
 def _chosen(logits: Tensor, scores: Tensor, ids: Tensor) -> Tensor:
-    """The model's logits of chosen tokens, -inf where the laws allow none. Shape: [R, V], [R] -> [R]."""
+    """The model's logits of chosen tokens, -inf where the processors allow none. Shape: [R, V], [R] -> [R]."""
     chosen = ids.unsqueeze(1)
     forbidden = scores.gather(1, chosen) == -math.inf
     return logits.gather(1, chosen).masked_fill(forbidden, -math.inf).squeeze(1)

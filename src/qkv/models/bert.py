@@ -53,7 +53,7 @@ class BertConfig:
         heads: any of pool, mlm, nsp, classify, regress, tag, span, replaced.
         num_labels: of classify and tag.
         flavour: bert, roberta, xlm-roberta, distilbert, albert, electra, roformer.
-        reach: tokens that a convolution over the embeddings sees, itself and those before it; 1 for none.
+        conv_width: tokens that a convolution over the embeddings sees, itself and those before it; 1 for none.
     """
 
     vocab_size: int = 30_522
@@ -72,7 +72,7 @@ class BertConfig:
     heads: tuple[str, ...] = ("pool",)
     num_labels: int = 2
     flavour: str = "bert"
-    reach: int = 1
+    conv_width: int = 1
 
 
 def build(config: BertConfig) -> Transformer:
@@ -89,7 +89,7 @@ def build(config: BertConfig) -> Transformer:
         position=added_position(config.position, max_length=config.max_length, dim=width),
         norm=norm_of("layer", width, eps)(),
         dropout=config.dropout,
-        reach=config.reach,
+        conv_width=config.conv_width,
     )
     stack = build_stack(
         position=config.position,

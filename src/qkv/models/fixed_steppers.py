@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from qkv.common.batch import Tokens
-from qkv.common.building import buildable
-from qkv.common.fixed import up
+from qkv.common.cuda.static_shape import up
+from qkv.common.cuda.triton import buildable
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.nn.cache import KeyValueCache
@@ -119,9 +119,9 @@ def few_rows(stack: Stack, rows: int, device: torch.device) -> Layers | None:
     """Return kernels made for few rows, where there are some that can do these layers."""
     if not buildable(device):
         return None
-    from qkv.nn import thin  # needs Triton
+    from qkv.nn import small_batch_decode  # needs Triton
 
-    return thin.layers if thin.fits(stack, rows) else None
+    return small_batch_decode.layers if small_batch_decode.fits(stack, rows) else None
 
 
 def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:

@@ -14,7 +14,7 @@ from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.common.rows import Rows
 from qkv.models.steppers import PromptDecoding, SourceDecoding
-from qkv.nn.attention import Frame
+from qkv.nn.attention import PassContext
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
 from qkv.nn.heads import DistilledHead, Head, Pooler
@@ -96,34 +96,34 @@ class Transformer(Headed):
 
     def forward(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> Hidden:
         """Compute the last states of every token."""
-        x, frame = self._embed(batch, cache)
-        return Hidden(self.stack(x, frame), frame.place.queries)
+        x, context = self._embed(batch, cache)
+        return Hidden(self.stack(x, context), context.place.queries)
 
     def states_for(self, batch: Tokens | Images, name: str | None = None) -> Hidden:
         """Compute the states that a head reads: all, or the first of each sequence where the pooler takes that."""
         pooled = self.head(name).over == "sequences" and self.pooler is not None and self.pooler.row == "first"
         if not pooled:
             return self(batch)
-        x, frame = self._embed(batch)
-        rows = Rows.first(frame.place.queries)
-        return Hidden(self.stack(x, frame, rows), rows.layout)
+        x, context = self._embed(batch)
+        rows = Rows.first(context.place.queries)
+        return Hidden(self.stack(x, context, rows), rows.layout)
 
     def states_at(self, batch: Tokens | Images, rows: Tensor) -> Tensor:
         """Compute the states of some rows alone. Shape: [M] -> [M, D]."""
-        x, frame = self._embed(batch)
+        x, context = self._embed(batch)
         rising, order = rows.sort()
-        return self.stack(x, frame, Rows.at(frame.place.queries, rising)).index_select(0, order.argsort())
+        return self.stack(x, context, Rows.at(context.place.queries, rising)).index_select(0, order.argsort())
 
-    def _embed(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> tuple[Tensor, Frame]:
+    def _embed(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> tuple[Tensor, PassContext]:
         if isinstance(self.embeddings, PatchEmbeddings):
             if not isinstance(batch, Images):
                 raise UsageError("this model takes images, not token ids")
             x, layout = self.embeddings(batch)
-            return x, Frame.of(layout)
+            return x, PassContext.of(layout)
         if not isinstance(batch, Tokens):
             raise UsageError("this model takes token ids, not images")
-        frame = Frame.of(batch.layout, cache=cache)
-        return self.embeddings(batch, frame.place), frame
+        context = PassContext.of(batch.layout, cache=cache)
+        return self.embeddings(batch, context.place), context
 
     @torch.no_grad()
     def start(self, prompts: Tokens) -> PromptDecoding:
@@ -155,8 +155,8 @@ class EncoderDecoder(Headed):
 
     def encode(self, source: Tokens) -> Hidden:
         """Compute the memory."""
-        frame = Frame.of(source.layout)
-        return Hidden(self.encoder(self.embeddings(source, frame.place), frame), source.layout)
+        context = PassContext.of(source.layout)
+        return Hidden(self.encoder(self.embeddings(source, context.place), context), source.layout)
 
     def decode(
         self,
@@ -168,8 +168,8 @@ class EncoderDecoder(Headed):
         """Compute the states of target tokens over a memory; `askers` lets several targets ask one source."""
         if self.decoder is None:
             raise UsageError("this model is an encoder alone: it has no decoder")
-        frame = Frame.of(target.layout, cache=cache, memory=memory, askers=askers)
-        return Hidden(self.decoder(self.embeddings(target, frame.place), frame), target.layout)
+        context = PassContext.of(target.layout, cache=cache, memory=memory, askers=askers)
+        return Hidden(self.decoder(self.embeddings(target, context.place), context), target.layout)
 
     def forward(self, batch: Pairs) -> Hidden:
         """Compute the states of every target token."""

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from qkv.common.batch import Tokens
+from qkv.common.cuda.static_shape import up
 from qkv.common.errors import UsageError
-from qkv.common.fixed import up
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.models.fixed_steppers import FixedPrompts, FixedSources, capacity_of, kept

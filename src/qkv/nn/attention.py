@@ -24,7 +24,7 @@ from qkv.nn.positions import Place, Placement
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class PassContext:
     """Where a pass stands: its layouts, its cache, the memory it may look at.
 
     Attributes:
@@ -48,12 +48,12 @@ class Frame:
         cache: KeyValueCache | None = None,
         memory: Hidden | None = None,
         askers: Ragged | None = None,
-    ) -> Frame:
+    ) -> PassContext:
         """Begin a pass over new tokens laid out as `queries`."""
         if cache is None:
-            return Frame(Place(queries, queries, queries.position_of), None, memory, askers or queries)
+            return PassContext(Place(queries, queries, queries.position_of), None, memory, askers or queries)
         cache.begin(queries)
-        return Frame(Place(queries, cache.keys, cache.positions), cache, memory, askers or queries)
+        return PassContext(Place(queries, cache.keys, cache.positions), cache, memory, askers or queries)
 
 
 class Tap(nn.Module):
@@ -132,18 +132,18 @@ class SelfAttention(_Attention):
         self.sizes = [self.num_heads * self.head_dim] + [self.num_kv_heads * self.head_dim] * 2
         self.qkv = nn.Linear(dim, sum(self.sizes), bias=bias)  # one product for the three
 
-    def forward(self, x: Tensor, frame: Frame, placement: Placement, layer: int) -> Tensor:
+    def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D], or [asked rows, D]."""
-        q, k, v = (self._heads(part) for part in self._project(x, frame.rows))
+        q, k, v = (self._heads(part) for part in self._project(x, context.rows))
         q, k = placement.turn(q, k)
-        if frame.cache is not None:
-            k, v = frame.cache.write(layer, k, v)
+        if context.cache is not None:
+            k, v = context.cache.write(layer, k, v)
         call = Call(
             q=q,
             k=k,
             v=v,
-            queries=frame.place.queries if frame.rows is None else frame.rows.layout,
-            keys=frame.place.keys,
+            queries=context.place.queries if context.rows is None else context.rows.layout,
+            keys=context.place.keys,
             scale=self.scale,
             causal=self.causal,
             window=self.window,
@@ -180,13 +180,13 @@ class CrossAttention(_Attention):
         k, v = self.kv(memory).chunk(2, dim=-1)
         return self._heads(k), self._heads(v)
 
-    def forward(self, x: Tensor, frame: Frame, layer: int) -> Tensor:
+    def forward(self, x: Tensor, context: PassContext, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D]."""
-        memory, askers = frame.memory, frame.askers
+        memory, askers = context.memory, context.askers
         if memory is None or askers is None:
             raise UsageError("cross-attention needs the encoder's states: give `memory`")
 
-        cache, states = frame.cache, memory.states
+        cache, states = context.cache, memory.states
         k, v = self.project(states) if cache is None else cache.remember(layer, lambda: self.project(states))
         dropout = self.dropout if self.training else 0.0
         q = self._heads(self.q(x))

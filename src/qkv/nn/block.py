@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from qkv.nn.attention import CrossAttention, Frame, SelfAttention
+from qkv.nn.attention import CrossAttention, PassContext, SelfAttention
 from qkv.nn.dropout import Dropout
 from qkv.nn.feedforward import FeedForward
 from qkv.nn.positions import Placement
@@ -54,9 +54,9 @@ class Block(nn.Module):
         self.cross = None if cross is None else Sublayer(cross, next(norm), pre_norm=pre_norm, dropout=dropout)
         self.feedforward = Sublayer(feedforward, next(norm), pre_norm=pre_norm, dropout=dropout)
 
-    def forward(self, x: Tensor, frame: Frame, placement: Placement, layer: int) -> Tensor:
+    def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D], or [asked rows, D]."""
-        x = self.attention(x, frame, placement, layer, rows=None if frame.rows is None else frame.rows.index)
+        x = self.attention(x, context, placement, layer, rows=None if context.rows is None else context.rows.index)
         if self.cross is not None:
-            x = self.cross(x, frame, layer)
+            x = self.cross(x, context, layer)
         return self.feedforward(x)

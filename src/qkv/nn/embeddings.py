@@ -25,7 +25,7 @@ class TextEmbeddings(nn.Module):
         norm: applied to the sum, or None.
         scale: √D in Vaswani et al. 2017, section 3.4.
         dropout: applied last.
-        reach: tokens that a convolution over the rows sees, itself and those before it; 1 for none.
+        conv_width: tokens that a convolution over the rows sees, itself and those before it; 1 for none.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class TextEmbeddings(nn.Module):
         norm: nn.Module | None = None,
         scale: float = 1.0,
         dropout: float = 0.0,
-        reach: int = 1,
+        conv_width: int = 1,
     ) -> None:
         super().__init__()
-        if reach < 1:
-            raise UsageError(f"reach must be at least 1, got {reach}")
+        if conv_width < 1:
+            raise UsageError(f"conv_width must be at least 1, got {conv_width}")
         width = embedding_dim or dim
         self.token = nn.Embedding(vocab_size, width)
         self.segment = nn.Embedding(num_segments, width) if num_segments else None
@@ -51,7 +51,7 @@ class TextEmbeddings(nn.Module):
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
         self.project = nn.Identity() if width == dim else nn.Linear(width, dim)
-        self.convolution = CausalConvolution(dim, dim, width=reach) if reach > 1 else None
+        self.convolution = CausalConvolution(dim, dim, width=conv_width) if conv_width > 1 else None
         self.scale = scale
 
     @property

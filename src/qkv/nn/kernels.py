@@ -2,7 +2,7 @@
 
     eager    softmax(q kᵀ · scale + bias) v, written out; answers everything, and is the oracle for the others
     sdpa     torch's scaled_dot_product_attention on rectangles; the default off CUDA and in fp32
-    varlen   fused attention over the ragged row itself (flash; short.py where short); CUDA, bf16 or fp16, no bias
+    varlen   fused attention over the ragged row itself (flash, or short_attention.py); CUDA, bf16 or fp16, no bias
     flex     FlexAttention over the ragged row; CUDA, for additive biases
 
 What may attend is layout + causal + window + bias. There is no padding mask: rectangles exist only inside a kernel.
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
-from qkv.nn import short
+from qkv.nn import short_attention
 from qkv.nn.dropout import drop
 from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
 
@@ -125,11 +125,11 @@ def varlen(call: Call) -> Tensor:
     queries, keys, heads = call.queries, call.keys, call.q.shape[1]
     rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
     borders, longest = (queries.offsets, keys.offsets), (queries.max_length, keys.max_length)
-    if call.window is None and short.fits(call.q, *longest):
+    if call.window is None and short_attention.fits(call.q, *longest):
         # Drawn on the device, so that each replay of a recorded step drops others.
         seed = torch.randint(2**31 - 1, (1,), device=call.q.device) if call.dropout else None
         layout = (*borders, queries.lengths, keys.lengths)
-        return short.attend(*rows, *layout, seed, *longest, call.scale, call.causal, call.dropout)
+        return short_attention.attend(*rows, *layout, seed, *longest, call.scale, call.causal, call.dropout)
     back = -1 if call.window is None else call.window
     ahead = 0 if call.causal else back
     if call.dropout:  # the kernel behind varlen_attn, which asks for no dropout

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from qkv.common.rows import Rows
-from qkv.nn.attention import Frame
+from qkv.nn.attention import PassContext
 from qkv.nn.block import Block
 from qkv.nn.positions import NoPosition
 
@@ -31,22 +31,22 @@ class Stack(nn.Module):
         self.position = position or NoPosition()
         self.norm = norm or nn.Identity()
 
-    def forward(self, x: Tensor, frame: Frame, rows: Rows | None = None) -> Tensor:
+    def forward(self, x: Tensor, context: PassContext, rows: Rows | None = None) -> Tensor:
         """Shape: [T, D] -> [T, D]; with `rows`, [asked rows, D], and the last layer computes no others if it can."""
-        narrow = rows is not None and self._narrows(frame)
-        placements = self.position.place(frame.place, self.depth)
+        narrow = rows is not None and self._narrows(context)
+        placements = self.position.place(context.place, self.depth)
         for layer, placement in enumerate(placements):
             if narrow and layer == self.depth - 1:
-                frame = replace(frame, rows=rows)
-            x = self.blocks[layer * len(self.blocks) // self.depth](x, frame, placement, layer)
+                context = replace(context, rows=rows)
+            x = self.blocks[layer * len(self.blocks) // self.depth](x, context, placement, layer)
         return self.norm(x if rows is None or narrow else x.index_select(0, rows.index))
 
-    def _narrows(self, frame: Frame) -> bool:
+    def _narrows(self, context: PassContext) -> bool:
         """Whether the last layer can do without the rows that nobody asks for."""
-        layout = frame.place.queries
+        layout = context.place.queries
         # Rectangles have no place for a sequence that asks but has no keys. On CUDA small models wait for launches, not
-        # for products, and recorded steps have such sequences (common/fixed.py): there all rows are computed.
+        # for products, and recorded steps have such sequences (StaticShape): there all rows are computed.
         possible = not layout.offsets.is_cuda and min(layout.host_lengths, default=0) > 0
-        plain = type(self.position) is NoPosition and frame.cache is None and frame.memory is None
+        plain = type(self.position) is NoPosition and context.cache is None and context.memory is None
         last: Any = self.blocks[-1]
         return possible and plain and bool(last.attention.part.narrows)

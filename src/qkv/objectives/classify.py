@@ -1,4 +1,4 @@
-"""One label, any labels or a number for each text or picture."""
+"""One label, any labels or a number for each text or image."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 from qkv.common.batch import Labelled
 from qkv.common.protocols import Scored
-from qkv.objectives.agreement import Agreeing, twice
 from qkv.objectives.entropy import binary_cross_entropy, squared_error
 from qkv.objectives.parts import Losses, number_asked
+from qkv.objectives.r_drop import Agreeing, twice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class _Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class Classify(Agreeing):
-    """One class of several for each sequence or picture.
+    """One class of several for each sequence or image.
 
     Attributes:
         head: the head that scores the classes.
@@ -56,7 +56,7 @@ class ClassifyAny(_Labels):
     """Any of several classes: each is a yes or a no of its own, and a target of its own."""
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
-        """Score every class of every sequence or picture."""
+        """Score every class of every sequence or image."""
         logits = model.logits(model.states_for(batch.inputs, "classify"), "classify")
         return {self.part: binary_cross_entropy(logits, batch.labels)}
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from qkv.common.batch import Tokens, Twins
+from qkv.common.batch import SentencePairs, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
@@ -34,11 +34,11 @@ class Match:
         """One part."""
         return {"match": 1.0}
 
-    def counts(self, batch: Twins) -> dict[str, Tensor]:
+    def counts(self, batch: SentencePairs) -> dict[str, Tensor]:
         """Count the pairs."""
         return {"match": torch.tensor(batch.first.layout.num_sequences)}
 
-    def __call__(self, model: Scored, batch: Twins) -> Losses:
+    def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
         """The mean of the two directions; so is "correct"."""
         scores_BB = self.scale * cosines(sentences(model, batch.first), sentences(model, batch.second))
         twins = torch.arange(len(scores_BB), device=scores_BB.device)
@@ -56,16 +56,16 @@ class CosineScore:
         """One part."""
         return {"cosine": 1.0}
 
-    def counts(self, batch: Twins) -> dict[str, Tensor]:
+    def counts(self, batch: SentencePairs) -> dict[str, Tensor]:
         """Count the pairs with a score."""
         return {"cosine": number_asked(self._scores(batch))}
 
-    def __call__(self, model: Scored, batch: Twins) -> Losses:
+    def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
         """Compare row by row."""
         cosine = (sentences(model, batch.first) * sentences(model, batch.second)).sum(-1)
         return {"cosine": squared_error(cosine, self._scores(batch))}
 
-    def _scores(self, batch: Twins) -> Tensor:
+    def _scores(self, batch: SentencePairs) -> Tensor:
         if batch.scores is None:
             raise UsageError("cosines are learned from scores, and the batch has none")
         return batch.scores

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qkv.common.building import HERE, buildable
+from qkv.common.cuda.triton import HERE, buildable
 
 NARROW = 1024  # classes: below it, torch's own losses are as fast
 BLOCK = 4096  # scores that a program reads at once

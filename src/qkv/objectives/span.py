@@ -12,8 +12,8 @@ from qkv.common.batch import Spans
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.common.ragged import Ragged
-from qkv.objectives.agreement import Passes, apart, twice
 from qkv.objectives.parts import Losses
+from qkv.objectives.r_drop import Passes, apart, twice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class AnswerSpan(Passes):
         best = found_B2.detach() == _highest(log_p_T2.detach(), layout)
         total = -found_B2.mean(-1).masked_fill(~asked, 0).sum()
         span = LossOutput(total, asked.sum(), {"correct": (best.all(-1) & asked).sum()})
-        return {"span": span, "agreement": distance(log_p_T2, one)} if self.again else {"span": span}
+        return {"span": span, "r_drop": distance(log_p_T2, one)} if self.again else {"span": span}
 
 
 def distance(log_p_2T2: Tensor, batch: Spans) -> LossOutput:

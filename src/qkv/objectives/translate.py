@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qkv.common.batch import Pairs, Translated
 from qkv.common.protocols import Scored
-from qkv.objectives.agreement import Agreeing, twice
+from qkv.objectives.r_drop import Agreeing, twice
 
 
 @dataclass(frozen=True, kw_only=True)

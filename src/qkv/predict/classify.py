@@ -40,10 +40,10 @@ def classify(
     scores = torch.stack(model.logits(encoded.ids, segments=encoded.segments, head=head)).float()
     if number:
         return list(scores.tolist())
-    found = [_ranked(model, row) for row in (scores.sigmoid() if model.several else scores.softmax(-1)).tolist()]
+    found = [_ranked(model, row) for row in (scores.sigmoid() if model.multi_label else scores.softmax(-1)).tolist()]
     if every:
         return found
-    return [[label for label in row if label.score > limit] if model.several else row[0] for row in found]
+    return [[label for label in row if label.score > limit] if model.multi_label else row[0] for row in found]
 
 
 def _ranked(model: Runner, scores: list[float]) -> list[Label]:
@@ -56,7 +56,7 @@ def _threshold(model: Runner, number: bool, every: bool, asked: float | None) ->
         raise UsageError("this model gives a number for each text: it has no labels to choose from")
     if asked is None:
         return model.threshold
-    if every or not model.several:
+    if every or not model.multi_label:
         why = "all labels are asked for" if every else "this model gives one label, the likeliest"
         raise UsageError(f"{why}: leave out the threshold, which is for models that give any number of labels")
     if not 0 <= asked <= 1:

@@ -47,9 +47,9 @@ class Runner:
         return catalogue.family_of(self.config)
 
     @property
-    def several(self) -> bool:
+    def multi_label(self) -> bool:
         """Whether a text may have any number of the labels, not just one."""
-        return self._folder.several
+        return self._folder.multi_label
 
     @property
     def pooling(self) -> str:

@@ -8,13 +8,13 @@ from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe
+from qkv.tasks.sentences import paired
+from qkv.tasks.table import TASKS
 from qkv.tokenizers.kinds import KINDS
 from qkv.training.optim import OPTIMIZERS
 from qkv.training.precision import PRECISIONS
 from qkv.training.run import COMPILES
 from qkv.training.schedule import SCHEDULES
-from qkv.training.tasks.sentences import paired
-from qkv.training.tasks.table import TASKS
 from qkv.training.trackers import check_tracker
 
 LEAST = {  # numbers of a recipe that cannot be smaller

@@ -17,10 +17,10 @@ from qkv.objectives.span import AnswerSpan
 from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
 from qkv.recipes.schema import SHIPPED, Recipe, shipped
-from qkv.training.tasks.language import Hiding
-from qkv.training.tasks.repair import Holes
-from qkv.training.tasks.replaced import Filling
-from qkv.training.tasks.words import WordSettings
+from qkv.tasks.language import Hiding
+from qkv.tasks.repair import Holes
+from qkv.tasks.replaced import Filling
+from qkv.tasks.words import WordSettings
 
 HEAD = """# Recipes
 

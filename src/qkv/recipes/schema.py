@@ -10,8 +10,10 @@ from typing import Any
 
 from qkv.common.config import from_dict, override
 from qkv.common.errors import UsageError, unknown
+from qkv.data.config import DataConfig
+from qkv.recipes.renamed import with_new_names
 from qkv.tokenizers.training import TokenizerConfig
-from qkv.training.config import DataConfig, TrainConfig
+from qkv.training.config import TrainConfig
 from qkv.training.optim import OptimConfig
 from qkv.training.trackers import LogConfig
 
@@ -40,8 +42,8 @@ class Recipe:
     """One full run.
 
     Attributes:
-        task: translate, classify, regress, tag, answer, twins, masked, replaced, causal, spans, denoise,
-            words, picture or mixture.
+        task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, spans, denoise,
+            words, image or mixture.
         out: the run's folder; runs/NAME where it is empty.
         model: which model.
         tokenizer: how a tokenizer is trained where the model brings none.
@@ -65,7 +67,7 @@ class Recipe:
     @property
     def settings(self) -> dict[str, Any]:
         """What the task is told: the table `objective`, and whether an example may have several labels."""
-        return {**self.objective, **({"several": True} if self.data.separator else {})}
+        return {**self.objective, **({"multi_label": True} if self.data.separator else {})}
 
 
 def shipped() -> list[str]:
@@ -85,12 +87,12 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not TOML: {error}") from None
     small = raw.pop("debug", {})
-    recipe = from_dict(Recipe, raw)
+    recipe = from_dict(Recipe, with_new_names(raw))
     if not recipe.out:
         recipe = override(recipe, {"out": f"runs/{file.stem}"})
     if debug:
         recipe = override(recipe, small)
-    return override(recipe, dict(map(parse_change, changes)))
+    return override(recipe, with_new_names(dict(map(parse_change, changes))))
 
 
 def parse_change(text: str) -> tuple[str, Any]:

@@ -20,23 +20,23 @@ import torch
 from qkv.checkpoints.state import newest_checkpoint, read_checkpoint, steps
 from qkv.common import disk
 from qkv.common.batch import layouts, move, size
+from qkv.common.cuda.recorder import Recorder
+from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.errors import QkvError
-from qkv.common.fixed import Form
 from qkv.objectives.parts import weighted
 from qkv.training.averaging import mean_of
 from qkv.training.config import TrainConfig, every
-from qkv.training.graph import Recorder
 from qkv.training.logging import Display, RunLog
 from qkv.training.optim import OptimConfig
 from qkv.training.peak import work_per_unit
 from qkv.training.run import Job, Run
+from qkv.training.running_means import RunningMeans, StepResult
 from qkv.training.stopping import Stop
-from qkv.training.tally import Taken, Tally
 from qkv.training.trackers import LogConfig
 
 PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
 ROLL_BACKS = 3  # before it gives up
-SAMPLE = 100  # batches from which the form of recorded steps is taken
+SAMPLE = 100  # batches from which the shape of recorded steps is taken
 FINISHED = ("done", "early")  # how a run ends that nobody stopped
 SLOWER = 0.5  # what the rate is multiplied by at each roll-back
 
@@ -84,7 +84,7 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     job, config = run.job, run.train
     validate, save = every(config.validate_every, job.total), every(config.save_every, job.total)
     batches, recorder = job.batches(run.position), recorder_of(run)
-    tally, waiting = Tally(work_per_unit(run)), list[Taken]()
+    tally, waiting = RunningMeans(work_per_unit(run)), list[StepResult]()
     while run.step < job.total:
         if stop.asked:
             _settle(run, waiting, tally)
@@ -107,7 +107,7 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     return "done"
 
 
-def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | None = None) -> Taken:
+def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | None = None) -> StepResult:
     """Take one optimizer step; one whose loss or gradient is not finite moves nothing."""
     micro = [next(batches) for _ in range(run.train.accumulate)]
     run.optimizer.set_rate(run.rate())
@@ -115,22 +115,22 @@ def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | 
         names, values = _update(run, _gradients(run, [move(batch, run.device) for batch, _ in micro]))
     else:
         names, values = recorder(micro[0][0], run.device)
-        run.form = recorder.form
+        run.shape = recorder.shape
     run.position = micro[-1][1]
     run.advance()
     sizes = [size(batch) for batch, _ in micro]
-    return Taken(names, values, sum(count for count, _ in sizes), sizes[-1][1])
+    return StepResult(names, values, sum(count for count, _ in sizes), sizes[-1][1])
 
 
 def recorder_of(run: Run) -> Recorder | None:
     """Return what records steps, where they can be."""
     if run.train.compile == "no" or not run.recordable():
         return None
-    form = run.form or Form.of([batch for batch, _ in islice(run.job.batches(0), SAMPLE)])
-    if form is None:
+    shape = run.shape or StaticShape.of([batch for batch, _ in islice(run.job.batches(0), SAMPLE)])
+    if shape is None:
         return None
     return Recorder(
-        form,
+        shape,
         gradients=lambda batch: _gradients(run, [batch]),
         update=lambda losses: _update(run, losses),
         forget=run.optimizer.forget,
@@ -159,7 +159,7 @@ def _update(run: Run, losses: dict[str, torch.Tensor]) -> tuple[tuple[str, ...],
     return tuple(losses), values
 
 
-def _settle(run: Run, waiting: list[Taken], tally: Tally, but: int = 0) -> bool:
+def _settle(run: Run, waiting: list[StepResult], tally: RunningMeans, but: int = 0) -> bool:
     """Read what steps gave, all `but` the newest; false once too many in a row were not finite."""
     while len(waiting) > but:
         taken = waiting.pop(0)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
-from qkv.common.building import buildable
+from qkv.common.cuda.static_shape import StaticShape
+from qkv.common.cuda.triton import buildable
 from qkv.common.errors import QkvError, unknown
-from qkv.common.fixed import Form
 from qkv.nn.kernels import recordable
 from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
@@ -73,7 +73,7 @@ class Run:
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
         self.losses = torch.compile(self.plain_losses, options=COMPILING) if self._compiles() else self.plain_losses
-        self.form: Form | None = None  # of recorded steps; see training/graph.py
+        self.shape: StaticShape | None = None  # of recorded steps; see common/cuda/recorder.py
 
     FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower")
 
@@ -90,7 +90,7 @@ class Run:
             parts["average"] = self.average.weights
         energy = self.meter.read()
         facts = {name: getattr(self, name) for name in self.FACTS}
-        facts["form"] = None if self.form is None else asdict(self.form)
+        facts["shape"] = None if self.shape is None else asdict(self.shape)
         facts["average_steps"] = self.average.steps if self.average else 0
         facts["energy"] = {"seconds": energy.seconds, "joules": energy.joules}
         return Checkpoint(self.step, parts, facts)
@@ -110,7 +110,8 @@ class Run:
         self.step = found.step
         for name in self.FACTS:
             setattr(self, name, found.facts[name])
-        self.form = None if found.facts["form"] is None else Form.read(found.facts["form"])
+        shape = found.facts.get("shape", found.facts.get("form"))  # its name before
+        self.shape = None if shape is None else StaticShape.read(shape)
         self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
 
     def weights(self) -> dict[str, Tensor]:

@@ -224,7 +224,7 @@ def _write(config: BertConfig) -> dict[str, Any]:
         raise Unwritable(f"{names.model_type} has no {config.position.name} positions")
     if config.flavour == "roformer" and config.position.base != PositionConfig.base:
         raise Unwritable(f"{names.model_type} has rotary positions of base {PositionConfig.base:g}")
-    if config.reach > 1:
+    if config.conv_width > 1:
         raise Unwritable(f"{names.model_type} has no convolution over its embeddings")
     if config.flavour == "albert" and config.embedding_dim in (None, config.dim):
         raise Unwritable("albert has a token table narrower than dim")

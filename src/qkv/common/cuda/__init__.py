@@ -1,0 +1,1 @@
+"""CUDA machinery: graphs, static shapes, and whether Triton works here."""

@@ -1,0 +1,101 @@
+"""Images and their classes: a folder per class, a pair of IDX files (MNIST), an npz file, the hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
+from qkv.data.examples import LabelledImage
+from qkv.data.files import Paths, expand
+from qkv.data.hub import hub_rows, is_hub
+from qkv.data.labelled import sort_labels
+from qkv.data.optional import need
+from qkv.data.pixel_arrays import idx_rows, npz_rows
+
+Rows = Iterator[tuple[str, tuple[Any, str] | BadRow]]
+
+ENDINGS = (".png", ".jpg", ".jpeg")
+GREY = ("1", "L", "LA")  # Pillow's modes with one channel
+DEEP = ("I", "I;16", "I;16B", "F")  # more than 8 bits: Pillow would cut them off, not scale them
+
+
+def images(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -> Iterator[LabelledImage]:
+    """Read images.
+
+    Args:
+        paths: a folder with a folder of PNG or JPEG files for each class; the image file of an IDX pair, or both; or
+            an npz with `images` and `labels` (or `x` and `y`).
+        bad: stop at an image that cannot be read, or skip it.
+        skipped: counts skipped images.
+    """
+    check_policy(bad)
+    names = expand(paths)
+    if len(names) == 1 and (is_hub(names[0]) or os.path.isdir(names[0])):
+        rows = _from_hub(names[0]) if is_hub(names[0]) else _from_folder(names[0])
+    elif len(names) == 1 and names[0].endswith(".npz"):
+        rows = npz_rows(names[0])
+    elif len(names) <= 2:
+        rows = idx_rows(names[0], names[1] if len(names) == 2 else _labels_beside(names[0]))
+    else:
+        raise UsageError(f"images are a folder, an IDX pair or an npz file, got {len(names)} files")
+    return sift(rows, lambda where, row: LabelledImage(row[0], row[1], where), bad, skipped)
+
+
+def _from_folder(folder: str) -> Rows:
+    classes = sort_labels(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
+    if not classes:
+        raise UsageError(f"{folder} holds no folders; images lie in a folder for each class")
+    image = need("PIL.Image", f"reading the images of {folder}", "pillow")
+    for name in classes:
+        for file in sorted(Path(folder, name).iterdir()):
+            if file.suffix.lower() in ENDINGS:
+                yield str(file), _opened(image, file, name)
+
+
+def _opened(image: Any, file: Path, label: str) -> tuple[NDArray[np.uint8], str] | BadRow:
+    try:
+        with image.open(file) as opened:
+            return _converted(opened, label)
+    except (OSError, image.DecompressionBombError) as error:
+        return BadRow(f"not an image that can be read: {error}")
+
+
+def _converted(opened: Any, label: str) -> tuple[NDArray[np.uint8], str] | BadRow:
+    try:
+        return _pixels(opened), label
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's ways to fail at a broken file
+        return BadRow(f"not an image that can be read: {error}")
+
+
+def _pixels(opened: Any) -> NDArray[np.uint8]:
+    """Return grey images with one channel, all others with three. Shape: [C, H, W]."""
+    if opened.mode in DEEP:
+        raise ValueError(f"its mode {opened.mode} has more than 8 bits a channel")
+    pixels = np.asarray(opened.convert("L" if opened.mode in GREY else "RGB"), dtype=np.uint8)
+    return np.array(np.atleast_3d(pixels).transpose(2, 0, 1), order="C")  # a copy: Pillow's own is read-only
+
+
+def _from_hub(path: str) -> Rows:
+    for where, row in hub_rows(path):
+        image = row.get("image", row.get("img"))
+        label = row.get("label", row.get("fine_label"))
+        if hasattr(image, "convert") and label is not None:
+            yield where, _converted(image, str(label))
+        else:
+            yield where, BadRow(f"no image and label (it has: {', '.join(row)})")
+
+
+def _labels_beside(images: str) -> str:
+    """Return the label file that belongs to an image file by MNIST's way of naming."""
+    folder, name = os.path.split(images)
+    labels = name.replace("images", "labels").replace("idx3", "idx1")
+    if labels == name:
+        raise UsageError(f"{images}: an IDX file needs its labels; give both files, images first")
+    return os.path.join(folder, labels)

@@ -1,0 +1,161 @@
+"""What may be said next: each processor takes scores and what was said so far, and returns changed scores.
+
+A forbidden token gets -inf and the others keep their scores, so that a beam's sums stay the model's log-probabilities.
+Tokens may be forbidden in place, as nothing asks for their scores again; other changes are made in a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from qkv.common.errors import UsageError
+
+Device = torch.device | str | None
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What each row has said.
+
+    Attributes:
+        ids: prompt and answer so far; a shorter one begins with -1. Shape: [R, t].
+        length: tokens of the answer so far, the same for all rows.
+        sequence: the number of the sequence each row belongs to. Shape: [R].
+    """
+
+    ids: Tensor
+    length: int
+    sequence: Tensor
+
+    @staticmethod
+    def of(prompts: Sequence[Sequence[int]], device: Device = None) -> History:
+        """Begin with a row for each sequence."""
+        longest = max(map(len, prompts), default=0)
+        blank = [[-1] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
+        ids = torch.tensor(blank, dtype=torch.int64, device=device).view(len(prompts), longest)
+        return History(ids, 0, torch.arange(len(prompts), device=device))
+
+    def then(self, rows: Tensor, ids: Tensor) -> History:
+        """Let each of `rows` go on with a token. Shape: [new rows] each."""
+        return History(torch.cat([self.ids[rows], ids.unsqueeze(1)], 1), self.length + 1, self.sequence[rows])
+
+    def select(self, rows: Tensor) -> History:
+        """Keep some rows."""
+        return History(self.ids[rows], self.length, self.sequence[rows])
+
+
+LogitsProcessor = Callable[[Tensor, History], Tensor]
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Scores of tokens already said are divided by the penalty, or multiplied where negative (Keskar et al. 2019).
+
+    Greedy search and sampling apply it to logits, as the paper does; a beam to log-probabilities, as `transformers`.
+    """
+
+    penalty: float
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        size = scores.shape[1]
+        wide = F.pad(scores, (0, 1))  # blanks write to a column of their own
+        said = torch.where(history.ids < 0, size, history.ids)
+        old = wide.gather(1, said)
+        return wide.scatter_(1, said, torch.where(old < 0, old * self.penalty, old / self.penalty))[:, :size]
+
+
+@dataclass(frozen=True)
+class NoRepeat:
+    """No `size` tokens follow one another twice (Paulus et al. 2018)."""
+
+    size: int
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        ids = history.ids
+        if ids.shape[1] < self.size:
+            return scores
+        windows = ids.unfold(1, self.size, 1)  # [R, windows, size]
+        begun = ids[:, ids.shape[1] - self.size + 1 :].unsqueeze(1)
+        again = (windows[..., :-1] == begun).all(-1) & (windows[..., -1] >= 0)
+        return _forbid(scores, windows[..., -1].clamp_min(0), again)
+
+
+class Forbidden:
+    """Words that are never said; a word of several tokens is stopped at its last one."""
+
+    def __init__(self, words: Sequence[Sequence[int]], device: Device = None) -> None:
+        self.highest = max(max(word) for word in words)
+        sizes = sorted({len(word) for word in words})
+        self.groups = [torch.tensor([list(w) for w in words if len(w) == size], device=device) for size in sizes]
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        _inside("a forbidden word", self.highest, scores)
+        for words in self.groups:
+            begun = words.shape[1] - 1
+            if history.ids.shape[1] >= begun:
+                said = history.ids[:, history.ids.shape[1] - begun :].unsqueeze(1)
+                hit = (said == words[:, :-1]).all(-1)  # [R, words]
+                scores = _forbid(scores, words[:, -1].expand_as(hit), hit)
+        return scores
+
+
+@dataclass(frozen=True)
+class MinLength:
+    """The end token waits until so many tokens were said."""
+
+    length: int
+    end_id: int
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        if history.length >= self.length:
+            return scores
+        _inside("the end token", self.end_id, scores)
+        return scores.index_fill_(1, torch.tensor(self.end_id, device=scores.device), -math.inf)
+
+
+class ForcedPrefix:
+    """Each sequence begins with tokens given for it, whatever the other processors say; those hold from there on."""
+
+    def __init__(
+        self, prefixes: Sequence[Sequence[int]], others: Sequence[LogitsProcessor], device: Device = None
+    ) -> None:
+        self.others = others
+        self.highest = max(max(prefix, default=-1) for prefix in prefixes)
+        self.longest = max(map(len, prefixes))
+        padded = [list(prefix) + [-1] * (self.longest - len(prefix)) for prefix in prefixes]
+        self.ids = torch.tensor(padded, dtype=torch.int64, device=device)
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        if history.length >= self.longest:
+            return self._free(scores, history)
+        _inside("a forced prefix", self.highest, scores)
+        wanted = self.ids[history.sequence, history.length].unsqueeze(1)
+        other = torch.arange(scores.shape[1], device=scores.device) != wanted
+        forced = scores.masked_fill(other, -math.inf)
+        return torch.where(wanted >= 0, forced, self._free(scores.clone(), history))  # the forced keep theirs
+
+    def _free(self, scores: Tensor, history: History) -> Tensor:
+        for processor in self.others:
+            scores = processor(scores, history)
+        return scores
+
+
+def _forbid(scores: Tensor, ids: Tensor, hit: Tensor) -> Tensor:
+    """Forbid `ids` where `hit`; the same token may be named several times. Shape: [R, V], [R, n], [R, n]."""
+    return scores.scatter_add_(1, ids, torch.zeros_like(ids, dtype=scores.dtype).masked_fill(hit, -math.inf))
+
+
+def _inside(what: str, token: int, scores: Tensor) -> None:
+    if token >= scores.shape[1]:
+        raise UsageError(f"{what} holds token {token}, but the vocabulary ends at {scores.shape[1] - 1}")

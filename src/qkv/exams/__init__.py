@@ -1,0 +1,1 @@
+"""Exams: a model scored on files with the right answers."""

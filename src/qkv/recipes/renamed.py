@@ -1,0 +1,42 @@
+"""Names that recipes used before: they are still read, with a warning that gives the new name."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+TASKS = {"twins": "embeddings", "picture": "image"}
+# By the table where a key stands, at any depth below it.
+KEYS = {
+    "objective": {"agreement": "r_drop", **TASKS},
+    "model": {"reach": "conv_width"},
+    "data": TASKS,
+}
+
+
+def with_new_names(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables of a recipe, or its dotted changes, with every old name replaced."""
+    found: dict[str, Any] = {}
+    for key, value in raw.items():
+        table = KEYS.get(key.partition(".")[0], {})
+        new = ".".join(_name(part, table, key) for part in key.split("."))
+        found[new] = _renamed(value, table, key) if isinstance(value, dict) else value
+    if isinstance(task := found.get("task"), str):
+        found["task"] = _name(task, TASKS, "task")
+    return found
+
+
+def _renamed(values: dict[str, Any], table: dict[str, str], where: str) -> dict[str, Any]:
+    return {
+        _name(key, table, f"{where}.{key}"): _renamed(value, table, f"{where}.{key}")
+        if isinstance(value, dict)
+        else value
+        for key, value in values.items()
+    }
+
+
+def _name(old: str, table: dict[str, str], where: str) -> str:
+    if old not in table:
+        return old
+    warnings.warn(f"{where}: {old!r} is now called {table[old]!r}", stacklevel=2)
+    return table[old]

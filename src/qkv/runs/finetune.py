@@ -1,0 +1,105 @@
+"""`qkv.finetune(folder, train="reviews.csv")`: from a model folder and a table to a model that answers."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from qkv.checkpoints.folder import Folder, read_folder
+from qkv.common.config import override
+from qkv.common.errors import QkvError, UsageError
+from qkv.data.config import DataConfig
+from qkv.evaluation.report import table
+from qkv.evaluation.score import Score
+from qkv.exams.evaluate import evaluate
+from qkv.predict import Model, find
+from qkv.recipes.schema import Say, read_recipe
+from qkv.runs.prepare import reading
+from qkv.runs.run import run_recipe
+from qkv.runs.search import search
+
+PathName = str | PathLike[str]
+Files = PathName | Sequence[PathName] | None
+
+
+class FineTuned(Model):
+    """A model that was trained here: the verbs of its task, and `evaluate`.
+
+    Attributes:
+        data: how its training files were read, so that others are read alike.
+    """
+
+    def __init__(self, folder: Folder, data: DataConfig, *, device: str | None = None) -> None:
+        super().__init__(folder, device=device)
+        self.data = data
+
+    def evaluate(self, *files: PathName, **changes: Any) -> list[Score]:
+        """Score it on files: each metric with its 95 % interval.
+
+        Args:
+            files: with the right answers.
+            changes: keys of a recipe's [data] that differ from training, for example `label="stars"`.
+        """
+        if not files:
+            raise UsageError("evaluate needs a file with the right answers")
+        return evaluate(self, [fspath(file) for file in files], override(self.data, changes))
+
+
+def finetune(
+    folder: PathName,
+    *,
+    train: Files,
+    task: str = "classify",
+    valid: Files = None,
+    test: Files = None,
+    epochs: float = 3,
+    out: PathName | None = None,
+    device: str | None = None,
+    search_rate: bool = False,
+    resume: bool = False,
+    say: Say | None = None,
+    **changes: Any,
+) -> FineTuned:
+    """Fine-tune a model folder, written by qkv or by `transformers`.
+
+    Args:
+        folder: the model to start from.
+        train: training files; the columns of a table are recognised.
+        task: a recipe's name: classify, pairs, regress, tag, answer, sentence-embeddings.
+        valid: validation files; where there are none, some training examples are held out.
+        test: files that are scored at the end.
+        epochs: passes over the data.
+        out: the run's folder. Without it nothing stays on disk: keep the model with its `save`.
+        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
+        search_rate: take the best of three learning rates.
+        resume: go on with a run in `out` that was stopped.
+        say: told what happens, line by line; standard error if None.
+        changes: any keys of a recipe, for example `**{"optim.lr": 1e-4}`.
+    """
+    tell = say or _to_standard_error
+    with tempfile.TemporaryDirectory(prefix="qkv-") as place:
+        given = {"model.init": str(find(fspath(folder))), "out": fspath(out) if out else str(Path(place) / "run")}
+        files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
+        recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
+        outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
+        if not outcome.finished:
+            more = "; go on with resume=True" if out else ""
+            raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
+        model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
+    if recipe.data.test:
+        tell(table(model.evaluate(*recipe.data.test)))
+    return model
+
+
+def _names(files: Files) -> tuple[str, ...]:
+    if files is None:
+        return ()
+    return tuple(fspath(file) for file in ([files] if isinstance(files, str | PathLike) else files))
+
+
+def _to_standard_error(line: str) -> None:
+    sys.stderr.write(line + "\n")

@@ -1,0 +1,124 @@
+"""`qkv train RECIPE --search`: the best of three learning rates by its validation.
+
+    out/search-1x, search-0.5x, search-2x     a whole run each; one that is finished holds try.json
+    out/search.json                           what each gave and which is best, written before anything is moved
+    out/                                      the best run, moved here
+
+Each of these steps can be taken again, so that `--resume` goes on wherever a search was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from qkv.common import disk
+from qkv.common.config import override, to_toml
+from qkv.common.errors import QkvError
+from qkv.recipes.check import check
+from qkv.recipes.schema import Recipe, Say
+from qkv.runs.run import run_recipe
+from qkv.runs.run_folder import claim
+from qkv.training.loop import Outcome
+
+FACTORS = (1.0, 0.5, 2.0)  # of the recipe's rate; it comes first, so that it wins where two are alike
+BY_ACCURACY = ("classify", "tag", "image")  # tasks whose runs are compared by what they got right; others by loss
+
+Try = dict[str, Any]  # lr, accuracy, loss and how the run ended; or lr and why it failed
+
+
+def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
+    """Train with each rate, and keep the run that is best in validation."""
+    check(recipe)
+    folder = Path(recipe.out)
+    new = claim(folder, recipe, resume, "search.toml")
+    try:
+        if not (folder / "search.json").is_file():
+            tries: dict[str, Try] = {}
+            for factor in FACTORS:
+                name = f"search-{factor:g}x"
+                tries[name] = found = _try(recipe, name, factor, first=not tries, device=device, say=say)
+                if "failed" not in found and not Outcome(**found["outcome"]).finished:
+                    return Outcome(**found["outcome"])
+            _write(folder / "search.json", {"best": _best(tries), "tries": tries})
+    except BaseException:
+        if new and not any(folder.glob("search-*")):  # nothing ever began
+            disk.remove(folder)
+        raise
+    decided = json.loads((folder / "search.json").read_text("utf-8"))
+    best = decided["tries"][decided["best"]]
+    _promote(folder, decided["best"], override(recipe, {"optim.lr": best["lr"]}))
+    say(table(decided))
+    return Outcome(**best["outcome"])
+
+
+def table(decided: dict[str, Any]) -> str:
+    """Lay out what the tries gave."""
+    lines = ["learning rate  accuracy  validation loss"]
+    for name, found in decided["tries"].items():
+        accuracy = "" if found.get("accuracy") is None else f"{found['accuracy']:.4f}"
+        loss = f"{found['loss']:.4f}" if "loss" in found else found["failed"]
+        lines.append(f"{found['lr']:<13g}  {accuracy:<8}  {loss}{'  (best)' if name == decided['best'] else ''}")
+    return "\n".join(lines)
+
+
+def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str | None, say: Say) -> Try:
+    """Run once, unless that was done before; all but the recipe's own rate may fail."""
+    folder = Path(recipe.out) / name
+    if (folder / "try.json").is_file():
+        return json.loads((folder / "try.json").read_text("utf-8"))
+    rate = recipe.optim.lr * factor
+    cache = recipe.data.cache or str(Path(recipe.out) / "data")  # tokenised once for all
+    changes = {"optim.lr": rate, "out": str(folder), "data.cache": cache}
+    say(f"trying learning rate {rate:g}")
+    try:
+        outcome = run_recipe(override(recipe, changes), resume=folder.is_dir(), device=device, say=say)
+    except QkvError as error:
+        if first:
+            raise
+        say(f"learning rate {rate:g} failed: {error}")
+        found: Try = {"lr": rate, "failed": str(error)}
+    else:
+        found = {"lr": rate, **_measured(recipe, folder), "outcome": asdict(outcome)}
+        if not outcome.finished:
+            return found
+    folder.mkdir(exist_ok=True)
+    _write(folder / "try.json", found)
+    return found
+
+
+def _measured(recipe: Recipe, folder: Path) -> dict[str, float | None]:
+    """Read the validation of the weights that a run ended with: the last, or with patience the best."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+    measured = [line for line in lines if line.get("valid_loss") is not None]
+    if not measured:
+        return {"accuracy": None, "loss": float("inf")}
+    line = min(measured, key=lambda line: line["valid_loss"]) if recipe.train.patience else measured[-1]
+    accuracy = line.get(f"valid_{recipe.task}.correct") if recipe.task in BY_ACCURACY else None
+    return {"accuracy": accuracy, "loss": line["valid_loss"]}
+
+
+def _best(tries: dict[str, Try]) -> str:
+    """Choose by accuracy where there is one, then by loss; the first of two that are alike."""
+    sound = [name for name, found in tries.items() if "failed" not in found]
+    return min(sound, key=lambda name: (-(tries[name]["accuracy"] or 0.0), tries[name]["loss"]))
+
+
+def _promote(folder: Path, name: str, recipe: Recipe) -> None:
+    """Move the best run to its place, its config last: without that a folder is no model yet."""
+    best = folder / name
+    if best.is_dir():
+        for entry in sorted(best.iterdir(), key=lambda entry: entry.name == "config.json"):
+            if entry.name not in ("recipe.toml", "try.json"):
+                os.replace(entry, folder / entry.name)
+        disk.replace_file(folder / "recipe.toml", to_toml(recipe).encode())
+        disk.remove(best)
+    for other in folder.glob("search-*"):
+        disk.remove(other / "checkpoints")  # nobody goes on with those
+
+
+def _write(file: Path, value: dict[str, Any]) -> None:
+    disk.replace_file(file, json.dumps(value, indent=2).encode() + b"\n")

@@ -1,0 +1,197 @@
+"""BERT's own pre-training: hidden tokens in pairs of sentences, of which half follow each other (Devlin et al. 2019).
+
+a group of sentences   A1 A2 | B1 B2 B3                   cut at a place that is drawn for every batch
+a true pair            [CLS] A1 A2 [SEP] B1 B2 B3 [SEP]   label 0
+another one            [CLS] A1 A2 [SEP] X3 X4    [SEP]   label 1, with the second half of a group of another document
+segments                 0   0  0    0   1  1       1
+
+ELECTRA's own code reads pairs too, all of them true ones and without a label (Clark et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.common.batch import Masked
+from qkv.common.errors import UsageError
+from qkv.data.corruption import pair_sentences
+from qkv.data.documents import documents
+from qkv.data.order import Sampler
+from qkv.data.sentences import split_sentences
+from qkv.data.store import Store
+from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, tokens_of
+from qkv.tasks.language import MaskedTask, hiding
+
+AROUND = 3  # [CLS] and two [SEP]
+SHORT = 0.1  # of the groups of sentences
+
+
+def with_heads(config: Any, heads: Sequence[str]) -> Any:
+    """Return a config with some heads more."""
+    return replace(config, heads=tuple(dict.fromkeys([*config.heads, *heads])))
+
+
+class SentencesTask(MaskedTask):
+    """Masked tokens in packed windows or, with `objective.next_sentence` or `objective.pairs`, in pairs of sentences.
+
+    The token budget of a batch counts the true pairs; another second half may be longer or shorter.
+    """
+
+    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
+        """Build the model, with the head for pairs where they are asked for."""
+        return super().build(self._config(config, settings), settings)
+
+    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Keep the head for pairs too."""
+        return {"": (self._config(config, settings), model)}
+
+    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+        """Group the sentences of each document; documents with one sentence are left out and counted."""
+        if not paired(context.settings):
+            yield from super().rows(paths, context)
+            return
+        room, number, lone, rng = _room(context), 0, 0, np.random.default_rng(0)
+        read = documents(list(paths), **context.data.document, **context.reading)
+        for chunk in chunks((document.text for document in read), 200):
+            for sentences in _encoded(chunk, context, room // 2):
+                groups = list(grouped(sentences, room, rng))
+                lone += not groups
+                number += bool(groups)
+                for group in groups:
+                    yield {"ids": np.concatenate(group), "sentences": [len(ids) for ids in group], "document": number}
+        if not number:
+            why = "data.unit says what a document is: line, blank or file"
+            raise UsageError(f"{', '.join(paths)} has no document of two sentences, which pairs need ({why})")
+        if lone:
+            context.say(f"{lone} documents have fewer than two sentences and were left out")
+
+    def lengths(self, store: Store) -> Array:
+        """Pairs cost their special tokens too."""
+        return store.lengths("ids") + AROUND
+
+    def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
+        """Take pairs of like length, or windows."""
+        kind = Task if paired(context.settings) else MaskedTask
+        return kind.sampler(self, store, context, tokens=tokens, seed=seed, shuffle=shuffle)
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Pair halves and hide tokens, anew for every batch."""
+        if not paired(context.settings):
+            return super().collate(store, context)
+        hide, room, owners = hiding(context), _room(context), np.asarray(store.values("document"))
+        cls, sep = (context.text.specials[role] for role in ("cls", "sep"))
+        asked = bool(context.settings.get("next_sentence"))
+        if asked and owners[0] == owners[-1]:
+            where = f"the {store.folder.name} examples have one"
+            raise UsageError(f"next_sentence needs two documents or more with two sentences each, and {where}")
+
+        def make(rows: Array, rng: np.random.Generator) -> Masked:
+            first, second = halves(store, rows, np.full(len(rows), room), rng)
+            labels = None
+            if asked:
+                _, other = halves(store, elsewhere(owners, rows, rng), room - first[:, 1], rng)
+                drawn, labels = pair_sentences(list(second), list(other), rng=rng)
+                second = np.stack(drawn)
+            starts, lengths = np.stack([first, second], axis=1).reshape(-1, 2).T
+            sizes = lengths + np.tile([2, 1], len(rows))
+            hidden, places, wanted = hide(_joined(store.spans("ids", starts, lengths), sizes, cls, sep), rng)
+            segments = np.repeat(np.tile([0, 1], len(rows)), sizes)
+            tokens = tokens_of(hidden, sizes.reshape(-1, 2).sum(1), segments)
+            return Masked(tokens, places, wanted, None if labels is None else torch.from_numpy(labels))
+
+        return make
+
+    def _config(self, config: Any, settings: Mapping[str, Any]) -> Any:
+        return with_heads(config, ["nsp"]) if settings.get("next_sentence") else config
+
+
+def paired(settings: Mapping[str, Any]) -> bool:
+    """Tell whether texts are pairs of sentences."""
+    return bool(settings.get("next_sentence") or settings.get("pairs"))
+
+
+def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> Iterator[list[Array]]:
+    """Put sentences that follow each other together: as many as fit, at least two, none of them over half the room.
+
+    Some groups have less room than that, as in BERT's own code, since what is read later is often short. A last
+    sentence that stands alone is left out.
+    """
+
+    def drawn() -> int:
+        return int(rng.integers(2, room + 1)) if rng.random() < SHORT else room
+
+    group: list[Array] = []
+    size, limit = 0, drawn()
+    for sentence in sentences:
+        if len(group) > 1 and size + len(sentence) > limit:
+            yield group
+            group, size, limit = [], 0, drawn()
+        group.append(sentence)
+        size += len(sentence)
+    if len(group) > 1:
+        yield group
+
+
+def elsewhere(owners: Array, rows: Array, rng: np.random.Generator) -> Array:
+    """Draw for each row one of another document, all of them equally likely; a document's rows lie together."""
+    mine = owners[rows]
+    first, last = owners.searchsorted(mine, "left"), owners.searchsorted(mine, "right")
+    drawn = rng.integers(len(owners) - (last - first))
+    return drawn + (drawn >= first) * (last - first)
+
+
+def halves(store: Store, rows: Array, space: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Cut each group between two of its sentences.
+
+    Returns:
+        Where the first halves begin and how many tokens they have, and so the second ones: as many whole sentences as
+        fit into `space`, or else the beginning of one. Shape: [B, 2] each.
+    """
+    starts, sizes = store.stretches("ids", rows)
+    lengths, counts = store.gather("sentences", rows)
+    before = np.cumsum(counts) - counts  # the first sentence of each group
+    ends = np.cumsum(lengths) - np.repeat(np.cumsum(sizes) - sizes, counts)
+    cut = ends[before + rng.integers(1, counts) - 1]
+    after = ends - np.repeat(cut, counts)
+    whole = np.maximum.reduceat(np.where(after <= np.repeat(space, counts), after, 0), before)
+    second = np.where(whole > 0, whole, np.minimum(space, sizes - cut))
+    return np.stack([starts, cut], axis=1), np.stack([starts + cut, second], axis=1)
+
+
+def _joined(flat: Array, sizes: Array, cls: int, sep: int) -> Array:
+    """Put [CLS] before each first half and [SEP] after each half; `sizes` are those of the halves with them."""
+    last = np.cumsum(sizes) - 1
+    first = (last - sizes + 1)[::2]
+    ids, plain = np.full(sizes.sum(), sep), np.ones(sizes.sum(), dtype=bool)
+    plain[last] = plain[first] = False
+    ids[first], ids[plain] = cls, flat
+    return ids
+
+
+def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list[Array]]:
+    """Give the sentences of each document that has two, as ids; one of more than `most` tokens becomes several."""
+    cut = [[sentence for sentence, _ in split_sentences(text) if sentence] for text in texts]
+    special = {number for role, number in context.text.specials.items() if role != "unk"}
+    found = iter(context.text.encode([sentence for document in cut for sentence in document]).ids)
+    for document in cut:
+        whole = ([number for number in next(found) if number not in special] for _ in document)
+        plain = [np.array(ids, dtype=np.int64) for ids in whole if ids]
+        yield [i[start : start + most] for i in plain for start in range(0, len(i), most)] if len(plain) > 1 else []
+
+
+def _room(context: Context) -> int:
+    """Return the tokens of both sentences together."""
+    limit = min(context.data.max_length, context.config.max_length)
+    if (found := getattr(context.config, "num_segments", 0)) < 2:
+        raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
+    if limit < AROUND + 2:
+        raise UsageError(f"pairs of sentences need {AROUND + 2} tokens or more, got data.max_length {limit}")
+    if missing := {"cls", "sep"} - context.text.specials.keys():
+        raise UsageError(f"pairs of sentences need a tokenizer with a {min(missing)} token (tokenizer.specials = bert)")
+    return int(limit - AROUND)

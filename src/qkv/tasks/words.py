@@ -1,0 +1,145 @@
+"""Word vectors from plain text.
+
+Each word against the words around it and words that are not (Mikolov et al. 2013), or all pairs of words against how
+often they meet (GloVe, Pennington et al. 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from qkv.common.batch import Counted, Words
+from qkv.common.config import from_dict
+from qkv.common.errors import UsageError, unknown
+from qkv.data.config import DataConfig
+from qkv.data.cooccurrence import cooccurrences
+from qkv.data.corruption import NoiseTable, cbow_contexts, keep_rates, skip_grams
+from qkv.data.documents import documents
+from qkv.data.store import Store
+from qkv.models.word2vec import Glove, Word2VecConfig, build_glove
+from qkv.objectives.words import Cbow, SkipGram
+from qkv.objectives.words import Glove as GloveLoss
+from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks
+
+PIECE = 1000  # words: a longer document is cut, so that batches keep their budget
+CELLS = 256  # pairs of words in a row of GloVe's data
+KINDS = ("skip-gram", "cbow", "glove")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSettings:
+    """The recipe's table `objective`.
+
+    Attributes:
+        kind: skip-gram (a word says each word around it), cbow (the words around a word say it) or glove (two words
+            say how often they meet).
+        window: the furthest word that counts as around.
+        negatives: words that are not there, for each that is; not for glove.
+        threshold: words more frequent than this are left out now and then; 0 keeps all, as glove does.
+        x_max: for glove, words that meet so often or more often weigh 1.
+        alpha: for glove, those that meet less often weigh (count / x_max) to this power.
+    """
+
+    kind: str = "skip-gram"
+    window: int = 5
+    negatives: int = 5
+    threshold: float = 1e-4
+    x_max: float = 100.0
+    alpha: float = 0.75
+
+    @staticmethod
+    def read(settings: Mapping[str, Any]) -> WordSettings:
+        """Read the table, and stop what cannot be."""
+        found = from_dict(WordSettings, settings)
+        if found.kind not in KINDS:
+            raise unknown("objective.kind", found.kind, KINDS)
+        if found.window < 1 or found.negatives < 1:
+            raise UsageError(f"window and negatives must be at least 1, got {found.window} and {found.negatives}")
+        if found.threshold < 0 or found.x_max <= 0:
+            raise UsageError(
+                f"threshold must not be below 0 and x_max must be above it, got {found.threshold:g}, {found.x_max:g}"
+            )
+        return found
+
+
+class WordsTask(Task):
+    """A tokenizer of whole words, two tables, and negative sampling or counts of pairs."""
+
+    specials = "translate"
+
+    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
+        """Yield the documents."""
+        return (document.text for document in documents(list(paths), **data.document, bad=data.bad))
+
+    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
+        """Build two tables; for GloVe with biases."""
+        if not isinstance(config, Word2VecConfig):
+            raise UsageError("word vectors need a model of the family word2vec, for example the preset word2vec-small")
+        return build_glove(config) if WordSettings.read(settings).kind == "glove" else super().build(config, settings)
+
+    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Keep the tables; of GloVe's, the sum."""
+        return super().saved(model.summed() if isinstance(model, Glove) else model, config, settings)
+
+    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+        """Give pieces of text as word numbers; for GloVe, pairs of words in a random order."""
+        settings = WordSettings.read(context.settings)
+        pieces = _pieces(paths, context)
+        if settings.kind != "glove":
+            yield from ({"ids": piece} for piece in pieces)
+            return
+        cells = cooccurrences(pieces, window=settings.window, vocab_size=context.config.vocab_size)
+        order = np.random.default_rng(0).permutation(len(cells.counts))
+        for start in range(0, len(order), CELLS):
+            part = order[start : start + CELLS]
+            yield {"ids": cells.first[part], "others": cells.second[part], "counts": cells.counts[part]}
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Lay windows over each piece, and draw noise by how often words occur; or take pairs as they are."""
+        settings = WordSettings.read(context.settings)
+        if settings.kind == "glove":
+            return lambda rows, _: _counted(store, rows)
+        counts = np.bincount(store.values("ids"), minlength=context.config.vocab_size)
+        keep = keep_rates(counts, threshold=settings.threshold) if settings.threshold else None
+        noise, lay = NoiseTable(counts), cbow_contexts if settings.kind == "cbow" else skip_grams
+
+        def make(rows: Array, rng: np.random.Generator) -> Words:
+            flat, lengths = store.gather("ids", rows)
+            pieces = np.split(flat, np.cumsum(lengths)[:-1])
+            found = [lay(piece, window=settings.window, rng=rng, keep=keep) for piece in pieces]
+            inputs, outputs = (np.concatenate([pair[side] for pair in found]) for side in (0, 1))
+            drawn = noise.sample(rng, (len(outputs), settings.negatives))
+            return Words(*(torch.from_numpy(x.astype(np.int64)) for x in (inputs, outputs, drawn)))
+
+        return make
+
+    def objective(self, settings: Mapping[str, Any]) -> SkipGram | Cbow | GloveLoss:
+        """Tell true words from noise, or say how often two meet."""
+        found = WordSettings.read(settings)
+        if found.kind == "glove":
+            return GloveLoss(x_max=found.x_max, alpha=found.alpha)
+        return Cbow() if found.kind == "cbow" else SkipGram()
+
+
+def _pieces(paths: Sequence[str], context: Context) -> Iterator[list[int]]:
+    """Number the words; those the vocabulary lacks are left out, as in the authors' code."""
+    special = set(context.text.specials.values())
+    for chunk in chunks(documents(list(paths), **context.data.document, **context.reading), 200):
+        for ids in context.text.encode([document.text for document in chunk]).ids:
+            words = [word for word in ids if word not in special]
+            yield from (words[start : start + PIECE] for start in range(0, len(words), PIECE))
+
+
+def _counted(store: Store, rows: Array) -> Counted:
+    """Make a batch of GloVe's pairs: each is read both ways, a word beside itself once."""
+    first, second, counts = (store.gather(name, rows)[0] for name in ("ids", "others", "counts"))
+    two = first != second
+    inputs, outputs = np.concatenate([first, second[two]]), np.concatenate([second, first[two]])
+    read, asked = (torch.from_numpy(x.astype(np.int64)) for x in (inputs, outputs))
+    return Counted.of(read, asked, torch.from_numpy(np.concatenate([counts, counts[two]])))

@@ -1,0 +1,83 @@
+"""Batches of one shape: nothing real changes, nothing is asked of fillers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qkv.common.batch import SentencePairs, layouts
+from qkv.common.cuda.static_shape import StaticShape
+from qkv.models import catalogue
+from qkv.objectives.parts import weighted
+from tests.common.kinds import KINDS, REPLACED, masked, replaced_model, tokens, translated
+from tests.contracts.entries import make, shrink
+
+LENGTHS = st.lists(st.integers(2, 9), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(several=st.lists(LENGTHS, min_size=2, max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_the_loss_is_the_same_and_all_shapes_are_one(kind: str, several: list[list[int]]) -> None:
+    preset, build, objective, changes = KINDS[kind]
+    model = make(dataclasses.replace(shrink(catalogue.preset(preset, **changes))))
+    batches = [build(lengths) for lengths in several]
+    shape = StaticShape.of(batches)
+    assert shape is not None
+    seen = set()
+    for batch in batches:
+        fixed = shape.fill(batch)
+        assert fixed is not None
+        seen.add(str([(side.num_rows, side.num_sequences, side.max_length) for side in layouts(fixed)]))
+        with torch.no_grad():
+            mine, theirs = (weighted(objective(model, b), objective.weights) for b in (fixed, batch))
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
+    assert len(seen) == 1
+
+
+@given(several=st.lists(LENGTHS, min_size=2, max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_electra_asks_nothing_of_fillers(several: list[list[int]]) -> None:
+    torch.manual_seed(0)
+    model, batches = replaced_model().eval(), [masked(lengths) for lengths in several]
+    shape = StaticShape.of(batches)
+    assert shape is not None
+    for batch in batches:
+        fixed = shape.fill(batch)
+        assert fixed is not None
+        with torch.no_grad():
+            mine, theirs = (REPLACED(model, b) for b in (fixed, batch))
+        torch.testing.assert_close(
+            weighted(mine, REPLACED.weights), weighted(theirs, REPLACED.weights), atol=1e-4, rtol=1e-4
+        )
+        assert mine["replaced"].count == theirs["replaced"].count == REPLACED.counts(fixed)["replaced"]
+
+
+def test_given_positions_stay_with_their_tokens() -> None:
+    batch, larger = masked([3, 2]), masked([6, 7, 5])
+    positions = torch.tensor([4, 5, 6, 1, 2])
+    moved = dataclasses.replace(batch, tokens=dataclasses.replace(batch.tokens, positions=positions))
+    shape = StaticShape.of([batch, larger])
+    assert shape is not None
+    fixed = shape.fill(moved)
+    assert fixed is not None
+    assert fixed.tokens.positions.tolist() == [4, 5, 6, 1, 2] + [0] * (shape.rows[0] - 5)
+
+
+@given(small=LENGTHS, large=LENGTHS)
+@settings(max_examples=50, deadline=None)
+def test_a_form_grows_to_hold_what_it_could_not(small: list[int], large: list[int]) -> None:
+    shape = StaticShape.of([translated(small), translated(small)])
+    assert shape is not None
+    grown = shape.grown(translated(large))
+    assert grown.fill(translated(large)) is not None
+    assert grown.fill(translated(small)) is not None
+    assert StaticShape.read(dataclasses.asdict(grown)) == grown
+
+
+def test_batches_whose_examples_see_one_another_have_no_form() -> None:
+    assert StaticShape.of([SentencePairs(tokens([3, 4]), tokens([2, 2]))]) is None
