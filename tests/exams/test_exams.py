@@ -186,31 +186,32 @@ def test_bad_rows_of_texts_are_counted(
         assert CliRunner().invoke(app, asked, catch_exceptions=False).exit_code == 0
 
 
-def context_of(data: DataConfig, tiny_bert: dict[str, Any], wordpiece: Any) -> Context:
+def context_of(tiny_bert: dict[str, Any], wordpiece: Any) -> Context:
     config = catalogue.preset("bert-tiny", **tiny_bert)
-    return Context(data, TextTokenizer(wordpiece()), ("animal", "food"), config, {}, print)
+    return Context(TextTokenizer(wordpiece()), config, {"labels": ("animal", "food")}, print)
+
+
+def rows_of(file: Path, context: Context, **data: Any) -> list[Any]:
+    task = ClassifyTask.read({}, DataConfig(**data))
+    return [row["label"] for row in task.rows(task.examples([str(file)], context.skipped), context)]
 
 
 @pytest.mark.parametrize(("labels", "said"), [("[]", "no label"), ('["animal", "food"]', "2 labels")])
 def test_training_rows_have_one_label(
     tiny_bert: dict[str, Any], wordpiece: Any, tmp_path: Path, labels: str, said: str
 ) -> None:
-    file, task = tmp_path / "train.jsonl", ClassifyTask()
+    file, context = tmp_path / "train.jsonl", context_of(tiny_bert, wordpiece)
     row = '{{"text": "the cat", "label": {}}}\n'
     file.write_text(row.format('"animal"') + row.format(labels) + row.format('["food"]'))
     message = rf"train.jsonl:2: {said} where one is expected \(where there may be several, set separator\)"
-    stop = context_of(DataConfig(), tiny_bert, wordpiece)
-    for work in (task.rows([str(file)], stop), task.texts([str(file)], stop.data)):
-        with pytest.raises(QkvError, match=message) as error:
-            list(work)
-        assert "\n" not in str(error.value)
-    skip = context_of(DataConfig(skip_bad=True), tiny_bert, wordpiece)
-    assert [row["label"] for row in task.rows([str(file)], skip)] == [0, 1]
-    assert (skip.skipped.count, len(skip.skipped.reasons)) == (1, 1)
-    assert task.labels([str(file)], skip.data) == ("animal", "food")
-    assert len(list(task.texts([str(file)], skip.data))) == 2
-    several = context_of(DataConfig(separator=","), tiny_bert, wordpiece)
-    assert [sum(row["label"]) for row in task.rows([str(file)], several)] == [1, len(json.loads(labels)), 1]
+    with pytest.raises(QkvError, match=message) as error:
+        rows_of(file, context)
+    assert "\n" not in str(error.value)
+    assert rows_of(file, context, skip_bad=True) == [0, 1]
+    assert (context.skipped.count, len(context.skipped.reasons)) == (1, 1)
+    task = ClassifyTask.read({}, DataConfig(skip_bad=True))
+    assert task.survey(task.examples([str(file)]), print) == {"labels": ("animal", "food")}
+    assert [sum(each) for each in rows_of(file, context, separator=",")] == [1, len(json.loads(labels)), 1]
 
 
 def test_a_bad_file_and_a_bad_label_are_counted_together(tmp_path: Path) -> None:
@@ -219,7 +220,7 @@ def test_a_bad_file_and_a_bad_label_are_counted_together(tmp_path: Path) -> None
         '{"text": "a", "label": "x"}\n{"text": "a", "la\n{"text": "a", "label": []}\n{"text": "b", "label": 1}\n'
     )
     skipped = BadRows()
-    found = list(ClassifyTask().examples([str(file)], DataConfig(skip_bad=True), skipped=skipped))
+    found = list(ClassifyTask.read({}, DataConfig(skip_bad=True)).examples([str(file)], skipped))
     assert [example.labels for example in found] == [("x",), ("1",)]
     assert [reason.split(":")[1] for reason in skipped.reasons] == ["2", "3"]
 

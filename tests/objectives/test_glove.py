@@ -10,6 +10,7 @@ import torch
 
 from qkv.common.batch import Counted, size
 from qkv.common.errors import UsageError
+from qkv.data.config import DataConfig
 from qkv.models.word2vec import Glove as GloveTables
 from qkv.models.word2vec import Word2VecConfig, build_glove
 from qkv.objectives.words import Glove
@@ -60,7 +61,7 @@ def test_every_table_gets_a_gradient_and_the_loss_falls_to_nothing_where_it_can(
         optimizer.step()
         losses.append(loss.total.item() / 144)
     assert losses[-1] < 0.01 * losses[0]
-    kept = WordsTask().saved(model, None, {"kind": "glove"})[""][1]
+    kept = WordsTask.read({"kind": "glove"}, DataConfig()).saved(model, None)[""][1]
     torch.testing.assert_close(kept.inputs.weight, model.inputs.weight + model.outputs.weight)
     assert set(kept.state_dict()) == {"inputs.weight", "outputs.weight"}
 
@@ -75,4 +76,4 @@ def test_every_table_gets_a_gradient_and_the_loss_falls_to_nothing_where_it_can(
 )
 def test_what_cannot_be_is_a_sentence(settings: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        WordsTask().objective(settings)
+        WordsTask.read(settings, DataConfig())

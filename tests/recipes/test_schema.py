@@ -77,7 +77,7 @@ def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
         (["model.preset=", "model.init=nowhere"], "model.init: nowhere is not a folder"),
         (["data.train=[]"], "data.train names no file"),
         (["data.train=[nowhere.en,nowhere.de]"], "nowhere.en"),
-        (["objective.smoothin=0.1"], "did you mean 'smoothing'"),
+        (["objective.smoothin=0.1"], "did you mean 'objective.smoothing'"),
     ],
 )
 def test_what_cannot_work_is_found_before_anything_heavy_starts(changes: list[str], message: str) -> None:

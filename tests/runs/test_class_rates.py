@@ -73,8 +73,8 @@ def test_only_biases_are_moved_and_transformers_says_the_same(trained: tuple[Pat
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("tag", [], "train.match_rates is for classify with one class each, not for tag"),
-        ("classify", ["data.separator=;"], "one class each, not for several labels of one example"),
+        ("tag", [], "train.match_rates is for one class for each example \\(classify\\), not for tag: leave it out"),
+        ("classify", ["data.separator=;"], "not for classify with these settings: leave it out"),
         ("classify", ["model.preset=gpt2", TINY], "moves the biases of the classifier, and this model's has none"),
     ],
 )

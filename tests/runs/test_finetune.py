@@ -59,7 +59,7 @@ def test_from_a_csv_to_a_score_that_others_find_too(bert_folder: Path, tmp_path:
     test.write_text("\n".join(["words,kind", *(f'"{text}",{kind}' for text, kind in gold.items())]))
     model, said = tune(bert_folder, train=train, test=test, epochs=4)
     assert said[0].startswith(f"{train}: text 'words', label 'kind', by what stands in them")
-    assert "no data.valid: 5% of the training examples of each class are held out for it" in said[1]
+    assert "no data.valid: 5% of the training examples of each class are held out for validation" in said[1]
     (accuracy, *_) = model.evaluate(test)
     assert accuracy.count == 60
     assert 0.7 < accuracy.value < 1

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 import qkv
 from qkv.checkpoints.folder import read_folder
 from qkv.cli.main import app
-from qkv.data.store import Store
+from qkv.data.config import DataConfig
 from qkv.exams.evaluate import evaluate
 from qkv.predict import Model
+from qkv.tasks.answer import AnswerTask
+from qkv.tasks.split import splitter, validation_examples
 
 WORDS = ["the", "sat", "on", "a", "mat", "run", ".", ",", "!"]
 FAST: dict[str, Any] = {
@@ -145,11 +147,17 @@ def test_validation_of_one_kind_chooses_nothing(bert_folder: Path, tmp_path: Pat
     valid = write(tmp_path / "b.jsonl", made(20, 2, unanswerable=False))
     model, said = tune(bert_folder, train=train, valid=valid, **{"train.steps": 1})
     assert (model.no_answer, model.no_answer_threshold) == (True, 0.0)
-    assert said[-1] == "when to give no answer is not chosen: validation has not both questions with and without one"
+    assert said[-1] == "no threshold for empty answers is chosen: validation needs questions with and without one"
 
 
-def test_the_windows_of_a_question_are_held_out_together(trained: tuple[Path, list[str]]) -> None:
-    train, valid = (Store.open(trained[0] / "data" / name).values("question") for name in ("train", "valid"))
-    assert not set(train) & set(valid)
-    assert set(train) | set(valid) == set(range(800))
-    assert len(valid) > len(set(valid)) > 20  # some are read through several windows
+def test_no_context_of_validation_is_read_in_training(tmp_path: Path) -> None:
+    rows = [row | {"question": f"{row['question']} {n}"} for row in made(200, 1) for n in range(3)]
+    data = DataConfig(train=(write(tmp_path / "a.jsonl", rows),), held_out=0.2)
+    task = AnswerTask.read({}, data)
+    held = splitter(task)
+    sides: dict[bool, set[str]] = {True: set(), False: set()}
+    for example in task.examples(data.train):
+        sides[held(example)].add(example.context)
+    assert not sides[True] & sides[False]
+    assert len(sides[True]) > 20
+    assert {example.context for example in validation_examples(task)} == sides[True]

@@ -220,7 +220,7 @@ def test_a_bad_row_is_counted_once(tmp_path: Path, start: str) -> None:
 
 
 def test_a_separator_is_for_classes(tmp_path: Path, files: dict[str, list[str]], start: str) -> None:
-    with pytest.raises(UsageError, match=r"data\.separator is for classify"):
+    with pytest.raises(UsageError, match=r"data\.separator is for several labels .* \(classify\), not for regress"):
         train("regress", tmp_path / "run", files, f"model.init={start}", "data.separator=,")
     assert not (tmp_path / "run").exists()
 

@@ -22,15 +22,14 @@ from qkv.common.batch import Masked, Translated
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.loaders import Loader
 from qkv.data.order import BucketSampler, WindowSampler
-from qkv.data.packing import Windows
 from qkv.data.phrasebook import phrasebook
 from qkv.data.store import Store
 from qkv.recipes.reference import MIXTURE
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.run import Prepared, check, job_of, prepare, run_recipe
-from qkv.tasks.mixed_order import MixedSampler, Share
+from qkv.tasks.masked import elsewhere, grouped, halves
+from qkv.tasks.mixed_order import MixedSampler
 from qkv.tasks.mixed_tables import tables_of
-from qkv.tasks.sentences import elsewhere, grouped, halves
 
 PAIRS = list(phrasebook(240, 5))
 
@@ -263,7 +262,8 @@ def test_texts_without_pairs_are_refused(files: Made, tmp_path: Path) -> None:
         made("pretrain-bert", tmp_path / "b", [files["blocks.txt"]], *PAIRED, "data.max_length=4")
     with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
         made("pretrain-bert", tmp_path / "c", [files["blocks.txt"]], *PAIRED, "model.set.num_segments=1")
-    _, one = made("pretrain-bert", tmp_path / "d", [files["text.en"]], *PAIRED, "data.unit=file")
+    whole = (*PAIRED, "data.unit=file", f"data.valid={files['text.en']}")
+    _, one = made("pretrain-bert", tmp_path / "d", [files["text.en"]], *whole)
     with pytest.raises(UsageError, match="needs two documents or more with two sentences each, and the train"):
         one.task.collate(one.train, one.context)
     with pytest.raises(UsageError, match="rate takes a number, got 'much'"):
@@ -289,12 +289,15 @@ def test_pairs_without_a_question_follow_each_other(name: str, files: Made, tmp_
 
 
 def test_electra_asks_nothing_about_pairs_and_needs_two_segments(files: Made, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"unknown key of \[objective\] 'next_sentence' \(allowed: rate, .*, pairs, "):
+    with pytest.raises(
+        UsageError,
+        match=r"unknown key of ReplacedSettings 'objective.next_sentence' \(allowed: objective.rate, .*pairs, ",
+    ):
         made("pretrain-electra", tmp_path / "a", [files["blocks.txt"]], *PAIRED)
     changes = ("objective.pairs=true", *PAIRED[1:], "model.set.num_segments=1")
     with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
         made("pretrain-electra", tmp_path / "b", [files["blocks.txt"]], *changes)
-    with pytest.raises(UsageError, match=r"not for pairs of sentences: set data.short=0 and data.max_length"):
+    with pytest.raises(UsageError, match=r"data.short is for packed windows .*, not for replaced with these settings"):
         made("pretrain-electra", tmp_path / "c", [files["blocks.txt"]], "objective.pairs=true")
 
 
@@ -356,7 +359,7 @@ def test_repairs_need_a_decoder_and_a_mask(files: Made, tmp_path: Path) -> None:
     _, found = made("pretrain-t5", tmp_path / "b", [files["text.en"]], *start)
     with pytest.raises(UsageError, match="needs a tokenizer with a mask token or sentinels"):
         found.task.collate(found.train, found.context)
-    with pytest.raises(UsageError, match=r"unknown key of \[objective\] 'holes'"):
+    with pytest.raises(UsageError, match=r"unknown key of DenoiseSettings 'objective.holes'"):
         check(recipe_of("pretrain-t5", tmp_path / "c", [files["text.en"]], "task=denoise", "objective.holes=1"))
 
 
@@ -405,10 +408,9 @@ def test_a_mixture_resumes(mixed: Prepared) -> None:
 def test_validation_meets_every_example_once(mixed: Prepared) -> None:
     found = [batch for batch, _ in loader(mixed, mixed.valid, train=False).iterate()]
     classified = sum(len(batch["classify"].labels) for batch in found if "classify" in batch)
-    owners = mixed.valid.values("part")
-    assert classified == int((owners == 0).sum()) > 0
+    assert classified == len(mixed.valid["classify"]) > 0
     windows = sum(batch["masked"].tokens.layout.num_rows for batch in found if "masked" in batch)
-    stream = len(mixed.valid.values("masked_ids"))
+    stream = len(mixed.valid["masked"].values("ids"))
     assert 0 < windows <= stream
 
 
@@ -437,31 +439,6 @@ def test_a_mixed_order_is_its_parts_side_by_side(lengths: list[int], windows: in
         assert json.loads(json.dumps(pick.next_position)) == pick.next_position
         position = pick.next_position
         assert mixed.fraction(position) == min(p.fraction(place) for p, place in zip(parts, alone, strict=True))
-
-
-@settings(max_examples=20)
-@given(st.lists(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=6), min_size=3, max_size=3))
-def test_a_share_is_a_store_of_its_own(tmp_path_factory: pytest.TempPathFactory, parts: list[list[list[int]]]) -> None:
-    folder = tmp_path_factory.mktemp("share")
-    blank: dict[str, Any] = {f"{name}_{column}": [] for name in "abc" for column in ("ids", "label")}
-    rows = [
-        blank | {f"{name}_ids": ids, f"{name}_label": len(ids)}
-        for name, part in zip("abc", parts, strict=True)
-        for ids in part
-    ]
-    whole = Store.write(folder / "whole", rows, key="")
-    alone = Store.write(folder / "alone", [{"ids": ids, "label": len(ids)} for ids in parts[1]], key="")
-    share = Share(whole, "b", len(parts[0]), len(parts[0]) + len(parts[1]))
-    numbers = np.arange(len(alone))[::-1]
-    assert (len(share), share.columns) == (len(alone), alone.columns)
-    assert str(share.rows(numbers)) == str(alone.rows(numbers))
-    assert share.lengths("ids").tolist() == alone.lengths("ids").tolist()
-    assert share.values("ids").tolist() == alone.values("ids").tolist()
-    with pytest.raises(UsageError, match="does not exist"):
-        share.gather("ids", [len(alone)])
-    theirs, ours = (Windows(store, "ids", length=3) for store in (alone, share))
-    assert ours.count == theirs.count
-    assert [str(ours.window(i)) for i in range(ours.count)] == [str(theirs.window(i)) for i in range(ours.count)]
 
 
 def test_a_mixture_trains_and_resumes_bit_for_bit(files: Made, tmp_path: Path) -> None:
@@ -510,9 +487,8 @@ def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -
     [
         ("objective.mix.mask.weight=1", "unknown part of a mixture 'mask'; did you mean 'masked'"),
         ("objective.mix.masked.weight=-1", "objective.mix.masked.weight must be a number from 0 up, got -1"),
-        ("objective.mix.classify.head2=a", "unknown key of Classify 'head2'"),
+        ("objective.mix.classify.head2=a", "unknown key of Classify 'objective.head2'"),
         ("objective.rate=0.1", "unknown key of a mixture's objective 'rate'"),
-        ("data.mix.tag.files=[a]", "data.mix.tag.files fits none of"),
         ("data.mix.masked.files=text", "data.mix.masked.files fits none of"),
         ("data.mix.masked.files=3", "data.mix.masked.files takes file names or patterns"),
         ("data.mix.masked.held_out=0.5", "unknown key of data.mix 'held_out'"),
@@ -636,7 +612,7 @@ def test_words_to_tag_are_split_anew_and_keep_their_tags(tmp_path: Path) -> None
     names = {"Lisbon": "B-LOC", "Annabel": "B-PER", "walked": "O", "slowly": "O"}
     lines = [f"{word} {tag}" for word, tag in names.items()]
     (tmp_path / "t.conll").write_text("".join("\n".join([*lines, *lines[: n % 4]]) + "\n\n" for n in range(40)))
-    changes = ("model.preset=bert-tiny", "tokenizer.vocab_size=100", "data.dropout=0.5", "data.held_out=0.2")
+    changes = ("model.preset=bert-tiny", "tokenizer.vocab_size=100", "data.dropout=0.5", "data.held_out=0.5")
     _, found = made("tag", tmp_path / "run", [str(tmp_path / "t.conll")], *changes)
     splits = dict[str, set[tuple[int, ...]]]()
     for batch, _ in batches(loader(found, found.train), 20):
@@ -677,5 +653,5 @@ def test_the_mixture_of_the_docs_is_made_as_printed(files: Made, tmp_path: Path)
     check(recipe)
     (tmp_path / "run").mkdir()
     found = prepare(recipe, tmp_path / "run", lambda line: None)
-    assert found.task.objective(recipe.objective).weights == {"classify/classify": 0.5, "masked/mlm": 1.0}
-    assert len(np.unique(found.train.values("part"))) == 2
+    assert found.task.objective().weights == {"classify/classify": 0.5, "masked/mlm": 1.0}
+    assert set(found.train) == set(found.valid) == {"classify", "masked"}

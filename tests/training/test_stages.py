@@ -132,7 +132,7 @@ def test_without_stages_or_learned_positions_every_piece_begins_at_the_first(cha
 
 
 def test_pairs_of_sentences_have_no_stages(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"not for pairs of sentences: set data.short=0 and data.max_length"):
+    with pytest.raises(UsageError, match=r"data.short is for packed windows .*, not for masked with these settings"):
         check(recipe_of(tmp_path / "run", "objective.next_sentence=true"))
 
 

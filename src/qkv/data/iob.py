@@ -19,6 +19,7 @@ from qkv.data.bad_rows import BadRow
 PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIESLU"}
 SCHEMES = (*PREFIXES, "plain")
 PREFIXED = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
+IOB2 = {"S": "B", "U": "B", "E": "I", "L": "I"}  # the letters of BIOES and BILOU
 
 
 def to_iob2(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
@@ -93,3 +94,9 @@ def _parts(tag: str, scheme: str, place: int) -> tuple[str, str | None]:
         allowed = ", ".join(f"{prefix}-NAME" for prefix in PREFIXES[scheme])
         raise BadRow(f"the tag {tag!r} of word {place} is not {scheme} (allowed: O, {allowed})")
     return {"L": "E", "U": "S"}.get(match[1], match[1]), match[2]
+
+
+def iob2(label: str) -> str:
+    """Write the tags of other schemes as IOB2."""
+    found = PREFIXED.fullmatch(label)
+    return f"{IOB2.get(found[1], found[1])}-{found[2]}" if found else label

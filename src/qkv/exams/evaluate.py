@@ -1,4 +1,4 @@
-"""`qkv evaluate MODEL DATA`: the metrics that fit the model's head, as the data streams by."""
+"""`qkv evaluate MODEL DATA`: the task that fits the model's heads scores it, as the data streams by."""
 
 from __future__ import annotations
 
@@ -8,22 +8,12 @@ from collections.abc import Callable, Sequence
 from qkv.common.errors import UsageError
 from qkv.data.config import DataConfig
 from qkv.evaluation.score import Score
-from qkv.exams import labels as exam_labels
-from qkv.exams import texts as exam_texts
-from qkv.exams.exam import Exam
 from qkv.predict import Model
 from qkv.predict.translate import BEAM
-
-Evaluator = Callable[[Exam], list[Score]]
-
-BY_HEAD: dict[str, Evaluator] = {
-    "classify": exam_labels.classes,
-    "regress": exam_labels.numbers,
-    "tag": exam_texts.tags,
-    "span": exam_texts.answers,
-    "lm": exam_texts.language,
-    "context": exam_texts.words,
-}
+from qkv.tasks.base import Task
+from qkv.tasks.exam import Exam
+from qkv.tasks.table import TASKS
+from qkv.tasks.translate import TranslateTask
 
 
 def evaluate(
@@ -33,34 +23,32 @@ def evaluate(
     progress: Callable[[int], None] | None = None,
     *,
     beam: int | None = None,
+    task: type[Task] | None = None,
 ) -> list[Score]:
     """Score a model on files.
 
     Args:
-        model: any model with a head that has an evaluation.
+        model: any model with a head that a task can score.
         paths: files with the right answers.
         data: how they are read; with `skip_bad`, rows that cannot be used are counted in a warning.
-        progress: told how many examples are done.
-        beam: hypotheses that a translator keeps side by side, 4 if not given.
+        progress: called with the number of examples that are done.
+        beam: the beam size of a translator, 4 if not given.
+        task: the task that scores the model; found by the model's family and heads if None.
     """
-    asks = evaluator_of(model)
-    if beam is not None and asks is not exam_texts.translations:
+    kind = task or task_for(model)
+    if beam is not None and not issubclass(kind, TranslateTask):
         raise UsageError(f"a beam is for translators, and this {model.family} is none: leave it out")
-    exam = Exam(model, paths, data or DataConfig(), BEAM if beam is None else beam, progress or (lambda _: None))
-    scores = asks(exam)
+    exam = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None))
+    scores = kind(kind.Settings(), data or DataConfig()).score(exam)
     if exam.skipped.count:
         warnings.warn(str(exam.skipped), stacklevel=2)
     return scores
 
 
-def evaluator_of(model: Model) -> Evaluator:
-    """Choose by the head."""
-    heads = set(getattr(model.config, "heads", ()))
-    if getattr(model.module, "decoder", None) is not None and "lm" in heads:
-        return exam_texts.translations
-    if model.family == "vit" and heads & {"classify", "distilled"}:
-        return exam_labels.images
-    for head, evaluator in BY_HEAD.items():
-        if head in heads:
-            return evaluator
-    raise UsageError(f"no evaluation for a model with the heads {', '.join(sorted(heads)) or 'none'}")
+def task_for(model: Model) -> type[Task]:
+    """Find the task that scores a model."""
+    for task in TASKS.values():
+        if task.can_score(model):
+            return task
+    heads = ", ".join(sorted(getattr(model.config, "heads", ()))) or "none"
+    raise UsageError(f"no evaluation for a model with the heads {heads}")

@@ -11,13 +11,15 @@ from torch import Tensor
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
-from qkv.predict.answer import Answer, answer
+from qkv.evaluation.words import Vectors
+from qkv.predict.answer import Answer, answer, doubts
 from qkv.predict.classify import classify
 from qkv.predict.fill import Choice, fill
 from qkv.predict.runner import Runner
 from qkv.predict.tag import Entity, has_entities, tag
 from qkv.predict.translate import stream, translate
 from qkv.predict.verbs import names_of, verbs
+from qkv.predict.words import named_vectors
 
 
 class Model(Runner):
@@ -27,6 +29,16 @@ class Model(Runner):
     def verbs(self) -> list[str]:
         """What the model can be asked about texts, by the heads that it has."""
         return verbs(self)
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names of the labels; LABEL_0 and so on where the folder names none, as in `transformers`."""
+        return names_of(self)
+
+    @property
+    def word_vectors(self) -> Vectors:
+        """The words of a model of word vectors and their vectors."""
+        return Vectors(*named_vectors(self))
 
     @property
     def tags_entities(self) -> bool:
@@ -86,6 +98,10 @@ class Model(Runner):
             max_length: tokens of a window; 384, or what the model takes if that is less, where it is None.
         """
         return answer(self, questions, contexts, nbest=nbest, no_answer=no_answer, max_length=max_length)
+
+    def answer_margins(self, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, float]]:
+        """Return the best span for each question, and by how much "no answer" scores above it."""
+        return doubts(self, questions, contexts)
 
     def fill(self, texts: Sequence[str], *, top: int = 5) -> list[list[list[Choice]]]:
         """Return for each mask of each text the likeliest words in its place, the likeliest first.

@@ -16,13 +16,11 @@ from statistics import fmean
 import torch
 
 from qkv.common.errors import UsageError
-from qkv.data.iob import PREFIXED, spans_of
+from qkv.data.iob import PREFIXED, iob2, spans_of
 from qkv.predict.batching import best_places, readable, window_rows
 from qkv.predict.places import Place, first_tokens, firsts_of, joined_places, split_words
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import names_of, reader
-
-IOB2 = {"S": "B", "U": "B", "E": "I", "L": "I"}  # the letters of BIOES and BILOU
 
 
 @dataclass(frozen=True)
@@ -86,12 +84,6 @@ def has_entities(labels: Sequence[str]) -> bool:
     """Whether labels mark the parts of names (B-, I-), and not each word by itself, as parts of speech do."""
     plain = {label for label in labels if not PREFIXED.fullmatch(label)}
     return len(plain) < len(labels) and (not plain or "O" in plain)
-
-
-def iob2(label: str) -> str:
-    """Write the tags of other schemes as IOB2."""
-    found = PREFIXED.fullmatch(label)
-    return f"{IOB2.get(found[1], found[1])}-{found[2]}" if found else label
 
 
 def _tag_texts(model: Runner, texts: list[str]) -> tuple[list[list[tuple[str, float]]], list[list[Place]]]:

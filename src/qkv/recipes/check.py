@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe
-from qkv.tasks.sentences import paired
-from qkv.tasks.table import TASKS
+from qkv.tasks.base import Task
+from qkv.tasks.table import TASKS, read_task
 from qkv.tokenizers.kinds import KINDS
 from qkv.training.optim import OPTIMIZERS
 from qkv.training.precision import PRECISIONS
@@ -35,14 +36,18 @@ LEAST = {  # numbers of a recipe that cannot be smaller
     "data.short": 0,
     "data.held_out": 0.0,
 }
-WINDOWED = ("masked", "replaced", "causal", "spans", "denoise")  # tasks that read packed windows
+OPTIONAL = {  # keys that only some tasks understand: each task says which in `optional_keys`
+    "data.separator": "several labels of one example",
+    "data.dropout": "texts whose BPE merges can be left out",
+    "data.short": "packed windows",
+    "train.match_rates": "one class for each example",
+}
 MOST = {"optim.layer_decay": 1.0, "data.held_out": 1.0}  # numbers that cannot be larger
 
 
 def check(recipe: Recipe) -> None:
     """Stop a recipe that cannot work, before anything heavy starts."""
-    if recipe.task not in TASKS:
-        raise unknown("task", recipe.task, TASKS)
+    task = read_task(recipe.task, recipe.objective, recipe.data)
     if bool(recipe.model.preset) == bool(recipe.model.init):
         raise UsageError("a recipe names either model.preset or model.init, one of the two")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
@@ -55,18 +60,7 @@ def check(recipe: Recipe) -> None:
         for path in paths:
             if not path.startswith(("phrasebook:", "hf:")):
                 _must_exist(path)
-    if recipe.data.separator and recipe.task not in ("classify", "mixture"):
-        raise UsageError(f"data.separator is for classify, alone or in a mixture, not for {recipe.task}")
-    if recipe.data.dropout and recipe.task not in ("translate", "classify", "tag", "mixture"):
-        raise UsageError(
-            f"data.dropout is for translate, classify and tag, alone or in a mixture, not for {recipe.task}"
-        )
-    if recipe.data.short and (recipe.task not in WINDOWED or paired(recipe.settings)):
-        what = "pairs of sentences" if recipe.task in WINDOWED else recipe.task
-        raise UsageError(f"data.short is for packed windows, not for {what}: set data.short=0 and data.max_length")
-    if recipe.train.match_rates and (recipe.task != "classify" or recipe.data.separator):
-        what = "several labels of one example" if recipe.task == "classify" else recipe.task
-        raise UsageError(f"train.match_rates is for classify with one class each, not for {what}")
+    _check_options(recipe, task)
     for key, name, allowed in (
         ("optim.name", recipe.optim.name, OPTIMIZERS),
         ("optim.schedule", recipe.optim.schedule, SCHEDULES),
@@ -77,13 +71,27 @@ def check(recipe: Recipe) -> None:
         if name not in allowed:
             raise unknown(key, name, allowed)
     for key, least in LEAST.items():
-        if (value := _number(recipe, key)) < least:
+        if (value := _value(recipe, key)) < least:
             raise UsageError(f"{key} must be at least {least:g}, got {value:g}")
     for key, most in MOST.items():
-        if (value := _number(recipe, key)) > most:
+        if (value := _value(recipe, key)) > most:
             raise UsageError(f"{key} must be at most {most:g}, got {value:g}")
-    TASKS[recipe.task].objective(recipe.settings)
+    task.objective()
     check_tracker(recipe.log)
+
+
+def options_of(recipe: Recipe) -> frozenset[str]:
+    """Return the optional keys that a recipe sets."""
+    return frozenset(key for key in OPTIONAL if _value(recipe, key))
+
+
+def _check_options(recipe: Recipe, task: Task) -> None:
+    """Stop a key that means nothing for this task, and name the tasks that it is for."""
+    for key in sorted(options_of(recipe)):
+        if not task.allows(key):
+            able = ", ".join(name for name, other in TASKS.items() if key in other.optional_keys)
+            why = " with these settings" if key in task.optional_keys else ""
+            raise UsageError(f"{key} is for {OPTIONAL[key]} ({able}), not for {recipe.task}{why}: leave it out")
 
 
 def _must_exist(path: str) -> None:
@@ -92,6 +100,6 @@ def _must_exist(path: str) -> None:
             raise UsageError(f"there is no file {found}")
 
 
-def _number(recipe: Recipe, key: str) -> float:
+def _value(recipe: Recipe, key: str) -> Any:
     table, _, name = key.partition(".")
-    return float(getattr(getattr(recipe, table), name))
+    return getattr(getattr(recipe, table), name)

@@ -10,17 +10,8 @@ import sys
 import typing
 from typing import Any
 
-from qkv.objectives.classify import Classify
-from qkv.objectives.language import MaskedToken
-from qkv.objectives.replaced import ReplacedToken
-from qkv.objectives.span import AnswerSpan
-from qkv.objectives.tag import Tag
-from qkv.objectives.translate import Translate
 from qkv.recipes.schema import SHIPPED, Recipe, shipped
-from qkv.tasks.language import Hiding
-from qkv.tasks.repair import Holes
-from qkv.tasks.replaced import Filling
-from qkv.tasks.words import WordSettings
+from qkv.tasks.table import TASKS
 
 HEAD = """# Recipes
 
@@ -54,21 +45,7 @@ OBJECTIVES = """
 | --- | --- | --- | --- |
 """
 
-# The configs that the tasks with most to say read their tables into.
-SETTINGS: dict[str, tuple[type[Any], ...]] = {
-    "masked": (Hiding, MaskedToken),
-    "replaced": (Filling, ReplacedToken),
-    "denoise": (Holes,),
-    "translate": (Translate,),
-    "classify": (Classify,),
-    "tag": (Tag,),
-    "answer": (AnswerSpan,),
-    "words": (WordSettings,),
-}
-
 MIXTURE = """
-The tasks `spans` and `denoise` take the keys of `translate` too, and are not smoothed unless asked.
-
 The task `mixture` learns several tasks at once. Each part is named by its task and takes a batch of its own at every
 step, all within one token budget:
 
@@ -109,8 +86,8 @@ def _settings() -> list[str]:
     """Describe what each task's table `objective` takes."""
     return [
         f"| {task} | `{field.name}` | {_default(field)} | {_attributes(cls)[field.name]} |"
-        for task, classes in SETTINGS.items()
-        for cls in classes
+        for task, kind in TASKS.items()
+        if dataclasses.is_dataclass(cls := kind.Settings)
         for field in dataclasses.fields(cls)
     ]
 

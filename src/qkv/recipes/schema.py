@@ -64,11 +64,6 @@ class Recipe:
     train: TrainConfig = field(default_factory=TrainConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the task is told: the table `objective`, and whether an example may have several labels."""
-        return {**self.objective, **({"multi_label": True} if self.data.separator else {})}
-
 
 def shipped() -> list[str]:
     """List the recipes that come with the package."""

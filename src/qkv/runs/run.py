@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from qkv.checkpoints.folder import Folder, folder_files, write_folder
+from qkv.checkpoints.folder import Folder, folder_files, read_folder, write_folder
 from qkv.common import disk
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
@@ -25,21 +25,17 @@ from qkv.data.packing import Staged
 from qkv.data.store import Store
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
-from qkv.predict import load
+from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
-from qkv.runs.class_rates import check_biases, match_rates
-from qkv.runs.no_answer import choose_threshold
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.run_folder import claim
-from qkv.runs.stores import valid_questions
-from qkv.tasks.answer import AnswerTask
+from qkv.runs.stores import count_rows
+from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job
-
-READERS = ("classify", "regress", "tag", "answer", "embeddings")
 
 
 def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
@@ -50,22 +46,32 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     new = claim(folder, recipe, resume)
     try:
         prepared = prepare(recipe, folder, say)
-        if recipe.train.match_rates:
-            check_biases(prepared.model)
         model = prepared.model.to(where).train()
         job = job_of(recipe, prepared, model, say)
     except BaseException:
         if new:  # a run that never began leaves nothing, so that the next try can have its place
             disk.remove(folder)
         raise
-    say(f"{_count(model):,} weights, {len(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
+    say(f"{_count(model):,} weights, {count_rows(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
     outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
-    if outcome.finished and recipe.train.match_rates:
-        match_rates(prepared, device=device, say=say)
-    if outcome.finished and isinstance(prepared.task, AnswerTask) and prepared.no_answer:
-        choose_threshold(folder, valid_questions(prepared.task, recipe.data), device=device, say=say)
+    if outcome.finished:
+        finish_task(prepared, device)
     return outcome
+
+
+def finish_task(prepared: Prepared, device: str | None) -> None:
+    """Let the task finish the run's model and the one of its best validation."""
+    context = prepared.context
+    for place in (prepared.folder, prepared.folder / "best"):
+        if not (place / "config.json").is_file():
+            continue
+        found = read_folder(place)
+        told = context if place == prepared.folder else replace(context, say=lambda _: None)
+        changed = prepared.task.after_training(found, Model(found, device=device), told, prepared.train, prepared.valid)
+        if changed is not None:
+            for name, data in folder_files(changed).items():
+                disk.replace_file(place / name, data)
 
 
 def score_test(
@@ -90,10 +96,9 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Jo
         return (batch for batch, _ in validation.iterate())
 
     def finish(module: nn.Module, where: Path) -> None:
-        for name, (numbers, part) in task.saved(module, context.config, context.settings).items():
-            tokenizer = _limited(context.tokenizer, recipe, numbers)
-            multi_label, no_answer = bool(recipe.data.separator), prepared.no_answer
-            found = Folder(numbers, part, tokenizer, context.labels, multi_label=multi_label, no_answer=no_answer)
+        for name, (numbers, part) in task.saved(module, context.config).items():
+            tokenizer = _limited(context.tokenizer, task, numbers)
+            found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
             if where / name != prepared.folder:
                 write_folder(found, where / name)
                 continue
@@ -103,14 +108,15 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Jo
     total = config.steps or max(1, round(config.epochs * _batches(training.sampler) / config.accumulate))
     if isinstance(training.sampler, Staged):
         training = replace(training, sampler=training.sampler.over(total * config.accumulate))
-    return Job(model, task.objective(context.settings), training.iterate, total, prepared.folder, valid, finish, say)
+    return Job(model, task.objective(), training.iterate, total, prepared.folder, valid, finish, say)
 
 
-def _limited(tokenizer: TextTokenizer | None, recipe: Recipe, config: Any) -> TextTokenizer | None:
-    """Let a model that reads whole texts remember how long those were that it was trained on."""
-    if tokenizer is None or recipe.task not in READERS:
+def _limited(tokenizer: TextTokenizer | None, task: Task, config: Any) -> TextTokenizer | None:
+    """Let a model that reads whole texts remember how long its training texts were."""
+    longest = task.data.max_length
+    if tokenizer is None or not task.keeps_length:
         return tokenizer
-    return tokenizer.limited(min(recipe.data.max_length, getattr(config, "max_length", recipe.data.max_length)))
+    return tokenizer.limited(min(longest, getattr(config, "max_length", longest)))
 
 
 def _batches(sampler: Sampler) -> int:

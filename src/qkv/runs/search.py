@@ -22,10 +22,10 @@ from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import claim
+from qkv.tasks.table import find_task
 from qkv.training.loop import Outcome
 
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's rate; it comes first, so that it wins where two are alike
-BY_ACCURACY = ("classify", "tag", "image")  # tasks whose runs are compared by what they got right; others by loss
 
 Try = dict[str, Any]  # lr, accuracy, loss and how the run ended; or lr and why it failed
 
@@ -97,8 +97,8 @@ def _measured(recipe: Recipe, folder: Path) -> dict[str, float | None]:
     if not measured:
         return {"accuracy": None, "loss": float("inf")}
     line = min(measured, key=lambda line: line["valid_loss"]) if recipe.train.patience else measured[-1]
-    accuracy = line.get(f"valid_{recipe.task}.correct") if recipe.task in BY_ACCURACY else None
-    return {"accuracy": accuracy, "loss": line["valid_loss"]}
+    metric = find_task(recipe.task).accuracy
+    return {"accuracy": line.get(f"valid_{metric}") if metric else None, "loss": line["valid_loss"]}
 
 
 def _best(tries: dict[str, Try]) -> str:

@@ -1,53 +1,61 @@
-"""What every task says: how files become rows, rows become batches, and what is learned from them."""
+"""What a task is: everything qkv knows about one thing that can be learned.
+
+    files ─► examples ─► (held out?) ─► rows of a store ─► batches ─► objective
+                │                                                        │
+              survey (labels)                  after training, scores ◄──┘
+
+A task is one file with one class. It says what `[objective]` may contain, how files become examples, by what key
+examples are held out, which heads the model needs, what is learned, what happens after training and how a model is
+scored. No other room knows a task by name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from torch import nn
 
-from qkv.common.batch import Tokens
-from qkv.common.ragged import Ragged
-from qkv.data.bad_rows import BadRow, BadRows, sift
+from qkv.checkpoints.folder import Folder
+from qkv.common.config import from_dict
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.config import DataConfig
 from qkv.data.order import BucketSampler, Sampler
 from qkv.data.store import Store
+from qkv.evaluation.score import Score
 from qkv.models import catalogue
+from qkv.tasks.exam import Exam
+from qkv.tasks.start import transfer
 from qkv.tokenizers.text import TextTokenizer
 
 Array = np.ndarray[Any, Any]
-Row = Mapping[str, Any]
+Row = Mapping[str, Any]  # column -> values
 Collate = Callable[[Array, np.random.Generator], Any]
-T = TypeVar("T")
-
-CHUNK = 1000  # texts that are tokenised at a time, in parallel
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a task works with.
+    """What a task works with once the model is known.
 
     Attributes:
-        data: where examples come from.
-        tokenizer: or None for images.
-        labels: names of the classes, in order.
+        tokenizer: None for images.
         config: the model's.
-        settings: the recipe's table `objective`.
+        facts: what `survey` found in the training examples, for example the labels.
         say: prints a line for the user.
+        options: the optional keys that the recipe sets, such as train.match_rates.
         skipped: counts the rows that were left out.
     """
 
-    data: DataConfig
     tokenizer: TextTokenizer | None
-    labels: tuple[str, ...]
     config: Any
-    settings: Mapping[str, Any]
-    say: Callable[[str], None]
+    facts: Mapping[str, Any]
+    say: Say
+    options: frozenset[str] = frozenset()
     skipped: BadRows = field(default_factory=BadRows)
 
     @property
@@ -57,100 +65,171 @@ class Context:
         return self.tokenizer
 
     @property
-    def reading(self) -> dict[str, Any]:
-        """What every source is told about bad rows."""
-        return {"bad": self.data.bad, "skipped": self.skipped}
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes, in order."""
+        return tuple(self.facts.get("labels", ()))
+
+    @property
+    def num_segments(self) -> int:
+        """How many kinds of segments the model tells apart."""
+        return int(getattr(self.config, "num_segments", 0))
 
 
+@dataclass(frozen=True)
+class NoSettings:
+    """A task whose `[objective]` has no keys."""
+
+
+@dataclass(frozen=True)
 class Task:
-    """The defaults: rows with one column `ids`, batches by a token budget, no labels."""
+    """The base of all tasks; its defaults fit rows with one column `ids` and batches by a token budget.
 
-    reads_text = True
-    specials = "bert"  # the special tokens of a tokenizer trained for it
-    heads: tuple[str, ...] = ()  # what the model must have
+    Attributes:
+        settings: the table `[objective]`, read into the task's own `Settings`.
+        data: the table `[data]`.
+    """
 
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield the texts to train a tokenizer on."""
+    settings: Any
+    data: DataConfig
+
+    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass: it feeds the check, the docs and the run
+    heads: ClassVar[tuple[str, ...]] = ()  # of the model
+    specials: ClassVar[str] = "bert"  # the special tokens of a tokenizer trained for the task
+    reads_text: ClassVar[bool] = True
+    keeps_length: ClassVar[bool] = False  # the model folder remembers data.max_length
+    mixable: ClassVar[bool] = True  # can be a part of a mixture
+    optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks understand
+    accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
+    held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
+
+    @classmethod
+    def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Self:
+        """Make the task of a recipe; a wrong key or value of `[objective]` is an error."""
+        return cls(from_dict(cls.Settings, objective, where="objective."), data)
+
+    def parts(self) -> Mapping[str, Task]:
+        """Return the tasks that have data of their own: this one, or those of a mixture by name."""
+        return {"": self}
+
+    def allows(self, key: str) -> bool:
+        """Whether an optional key of a recipe, such as data.dropout, means something here."""
+        return key in self.optional_keys
+
+    def model_heads(self) -> tuple[str, ...]:
+        """Return the heads that the model needs with these settings."""
+        return self.heads
+
+    # From files to examples
+
+    def resolved(self, say: Say) -> Self:
+        """Return the task with what the recipe leaves open found in the files, such as the columns of a table."""
+        del say
+        return self
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Any]:
+        """Read the examples of some files."""
         raise NotImplementedError
 
-    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
-        """Build what is trained."""
-        del settings
-        return catalogue.build(config)
+    def texts(self, example: Any) -> Iterable[str]:
+        """Return the texts of an example that a tokenizer is trained on."""
+        raise NotImplementedError
 
-    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Say what is kept: a config and a model for each folder, the run's own being ""."""
-        del settings
-        return {"": (config, model)}
+    def key(self, example: Any) -> str:
+        """Return what decides whether an example is held out: examples with the same key are never on both sides."""
+        raise NotImplementedError
 
-    def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
-        """Find the names of the classes."""
-        del paths, data
-        return ()
-
-    def no_answer(self, paths: Sequence[str], data: DataConfig) -> bool | None:
-        """Say whether some questions have no answer; None where nothing is asked."""
-        del paths, data
+    def stratum(self, example: Any) -> str | None:
+        """Return the class of an example where each class shall have its share in validation, else None."""
+        del example
         return None
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Yield the columns of each example."""
+    def survey(self, examples: Iterable[Any], say: Say) -> dict[str, Any]:
+        """Look at all training examples once, before the model is built, for example to find the labels."""
+        del examples, say
+        return {}
+
+    # The model
+
+    def build(self, config: Any) -> nn.Module:
+        """Build what is trained."""
+        return catalogue.build(config)
+
+    def check_model(self, model: nn.Module, context: Context) -> None:
+        """Stop before training where the model lacks something."""
+        del context
+        if missing := set(self.model_heads()) - {"pool"} - set(getattr(model, "heads", ())):
+            raise UsageError(f"this task needs a model with the head {min(missing)}, and this family has no such head")
+
+    def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
+        """Put the weights of `model.init`, read from `path`, into the model; heads that it lacks keep new weights."""
+        del path
+        transfer(model, start, context.labels)
+
+    def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
+        """Return what is saved: a config and a model for each folder; the run's own folder is ""."""
+        return {"": (config, model)}
+
+    def folder_facts(self, context: Context) -> dict[str, Any]:
+        """Return what else the model folder tells, as fields of `Folder`."""
+        return {"labels": context.labels}
+
+    # From examples to batches
+
+    def rows(self, examples: Iterable[Any], context: Context) -> Iterator[Row]:
+        """Tokenise examples: yield the columns of each row of the store."""
         raise NotImplementedError
 
     def lengths(self, store: Store) -> Array:
-        """Return the tokens that each example costs."""
+        """Return the tokens that each row costs."""
         return store.lengths("ids")
 
-    def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Say which rows make a batch."""
+    def sampler(self, store: Any, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
+        """Choose which rows make a batch."""
         del context
         return BucketSampler(self.lengths(store), tokens=tokens, seed=seed, shuffle=shuffle)
 
-    def collate(self, store: Store, context: Context) -> Collate:
+    def collate(self, store: Any, context: Context) -> Collate:
         """Return a pure function from row numbers to a batch."""
         raise NotImplementedError
 
-    def objective(self, settings: Mapping[str, Any]) -> Any:
-        """Return what to learn."""
+    # What is learned, and how well
+
+    def objective(self) -> Any:
+        """Return the objective; where `Settings` is one, the settings themselves."""
+        return self.settings
+
+    def after_training(self, found: Folder, model: Any, context: Context, train: Any, valid: Any) -> Folder | None:
+        """Finish a trained model, for example choose a threshold.
+
+        Args:
+            found: the model folder as it was read.
+            model: the same as a `qkv.Model`, with its verbs.
+            context: as in training.
+            train: the training store.
+            valid: the validation store.
+
+        Returns:
+            The folder to write instead, or None to leave it.
+        """
+        del found, model, context, train, valid
+        return None
+
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Whether this task is the one that scores a `qkv.Model`, by its family and heads."""
+        del model
+        return False
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score a model on files."""
         raise NotImplementedError
 
 
-def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
-    """Cut a stream into lists."""
-    stream = iter(items)
-    while chunk := list(islice(stream, size)):
-        yield chunk
+def has_head(model: Any, *names: str) -> bool:
+    """Whether a `qkv.Model` has one of some heads."""
+    return bool(set(names) & set(getattr(model.config, "heads", ())))
 
 
-def known_only(
-    examples: Iterable[Any], what: str, names: Callable[[Any], Iterable[str]], context: Context
-) -> Iterator[Any]:
-    """Give the examples whose labels or tags training knows; another one makes a bad row."""
-
-    def check(_: str, example: Any) -> Any:
-        if other := set(names(example)) - set(context.labels):
-            raise BadRow(f"the {what} {min(other)!r} is not among those of training ({', '.join(context.labels)})")
-        return example
-
-    return sift(((example.where, example) for example in examples), check, **context.reading)
-
-
-def tokens_of(flat: Array, lengths: Array, segments: Array | None = None, positions: Array | None = None) -> Tokens:
-    """Make a batch of gathered ids."""
-    more = (None if row is None else torch.from_numpy(row.astype(np.int64)) for row in (segments, positions))
-    return Tokens(torch.from_numpy(flat.astype(np.int64)), Ragged.of(lengths.tolist()), *more)
-
-
-def gathered(store: Store, rows: Array) -> Tokens:
-    """Make a batch of rows that have ids, and segments where the store has them."""
-    flat, lengths = store.gather("ids", rows)
-    segments = store.gather("segments", rows)[0] if "segments" in store.columns else None
-    return tokens_of(flat, lengths, segments)
-
-
-def shifted(flat: Array, lengths: Array, start_id: int) -> Array:
-    """Put a start token before each sequence and drop its last token: what a decoder reads."""
-    found = np.empty_like(flat)
-    found[1:] = flat[:-1]
-    found[np.cumsum(lengths) - lengths] = start_id
-    return found
+def has_decoder(model: Any) -> bool:
+    """Whether a `qkv.Model` is an encoder-decoder."""
+    return getattr(model.module, "decoder", None) is not None

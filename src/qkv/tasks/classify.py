@@ -1,44 +1,174 @@
-"""Labels and numbers for texts and for pairs of texts."""
+"""Classification: a class, or any number of classes, for each text or pair of texts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
+from torch import nn
 
+from qkv.checkpoints.folder import Folder
 from qkv.common.batch import Labelled
-from qkv.common.config import from_dict
-from qkv.common.errors import QkvError
+from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.data.bad_rows import BadRow, BadRows, sift
-from qkv.data.config import DataConfig
-from qkv.data.examples import Classified, Rated
-from qkv.data.labelled import classified, rated, sort_labels
+from qkv.data.examples import Classified
+from qkv.data.labelled import classified, sort_labels
 from qkv.data.store import Store
-from qkv.objectives.classify import Classify, ClassifyAny, Regress
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, gathered, known_only, tokens_of
-from qkv.tasks.drops import check_drops, dropped, drops, text_bytes
+from qkv.evaluation.classification import F1, Accuracy, Matthews, MultiLabelF1
+from qkv.evaluation.score import Score
+from qkv.objectives.classify import Classify, ClassifyAny
+from qkv.tasks.base import Array, Collate, Context, Row, Say, has_head
+from qkv.tasks.batches import CHUNK, column, gathered, known_only, tokens_of
+from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
+from qkv.tasks.class_rates import check_biases, match_rates
+from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.text_table import TextTableTask, columns
 
-UNEVEN = 3  # times as many examples as the rarest class has
-SHOWN = 10  # classes that are counted aloud
+UNEVEN = 3  # classes count as uneven where the largest has this many times the examples of the smallest
+SHOWN = 10  # classes whose counts are shown
 
 
-def columns(data: DataConfig) -> dict[str, Any]:
-    """The columns and the format a recipe names; those it does not name are recognised."""
-    named = {"text": data.text, "second": data.second, "label": data.label, "format": data.format}
-    return {key: value or None for key, value in named.items()}
+class ClassifyTask(TextTableTask):
+    """One class for each example, or any number of classes where the recipe names a separator."""
+
+    Settings: ClassVar[type[Any]] = Classify
+    heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
+    optional_keys: ClassVar[frozenset[str]] = frozenset({"data.separator", "data.dropout", "train.match_rates"})
+    accuracy: ClassVar[str] = "classify.correct"
+    held_out_unit: ClassVar[str] = "training examples of each class"
+
+    @property
+    def multi_label(self) -> bool:
+        """Whether an example may have any number of classes."""
+        return bool(self.data.separator)
+
+    def allows(self, key: str) -> bool:
+        """Class rates are matched where each example has one class."""
+        return super().allows(key) and not (key == "train.match_rates" and self.multi_label)
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Classified]:
+        """Read texts and classes; without a separator an example has exactly one class."""
+        reading: dict[str, Any] = {"bad": self.data.bad, "skipped": skipped}
+        separator = self.data.separator or None
+        found = classified(list(paths), labels_separator=separator, **columns(self.data), **reading)
+        return found if separator else sift(((example.where, example) for example in found), _single, **reading)
+
+    def stratum(self, example: Classified) -> str:
+        """Of several labels the first is the class: whole sets of labels are seldom alike."""
+        return "".join(example.labels[:1])
+
+    def survey(self, examples: Iterable[Classified], say: Say) -> dict[str, Any]:
+        """Find every class of the training examples, and say where their numbers are uneven."""
+        counts = Counter(label for example in examples for label in example.labels)
+        if len(counts) < 2:
+            files, found = ", ".join(self.data.train), ", ".join(counts) or "none"
+            raise QkvError(f"{files}: at least two classes are needed, found {found}")
+        if found := uneven(counts, multi_label=self.multi_label):
+            say(found)
+        return {"labels": tuple(sort_labels(counts))}
+
+    def check_model(self, model: nn.Module, context: Context) -> None:
+        """Matching class rates needs a classifier with biases."""
+        super().check_model(model, context)
+        if "train.match_rates" in context.options:
+            check_biases(model)
+
+    def folder_facts(self, context: Context) -> dict[str, Any]:
+        """The labels, and whether an example may have several."""
+        return super().folder_facts(context) | {"multi_label": self.multi_label}
+
+    def rows(self, examples: Iterable[Classified], context: Context) -> Iterator[Row]:
+        """Tokenise texts and number the classes; one that training never saw makes a bad row."""
+        number = {label: i for i, label in enumerate(context.labels)}
+        keeps = check_bpe_dropout(self.data.dropout, context)
+        known = known_only(examples, "label", lambda example: example.labels, context, self.data.bad)
+        for chunk in chunks(known, CHUNK):
+            for example, row in zip(chunk, self.encoded(chunk, context), strict=True):
+                each = [int(label in example.labels) for label in context.labels]
+                if keeps:
+                    row["ids_text"] = _single_text(example)
+                yield row | {"label": each if self.multi_label else number[example.labels[0]]}
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Gather texts and classes."""
+        again = drops(store, self.data.dropout)
+
+        def make(rows: Array, rng: np.random.Generator) -> Labelled:
+            labels = column(store, "label", rows)
+            texts = tokens_of(*resplit(store, "ids", rows, context, self.data, rng)) if again else gathered(store, rows)
+            return Labelled(texts, labels.view(len(rows), -1) if self.multi_label else labels)
+
+        return make
+
+    def objective(self) -> Classify | ClassifyAny:
+        """Cross-entropy of the class, or of each class by itself."""
+        if not self.multi_label:
+            return self.settings
+        if self.settings != Classify():
+            raise UsageError("the keys of [objective] are for one class each: leave them out with data.separator")
+        return ClassifyAny()
+
+    def after_training(self, found: Folder, model: Any, context: Context, train: Store, valid: Store) -> Folder | None:
+        """With train.match_rates, predict each class as often as training has it."""
+        if "train.match_rates" not in context.options:
+            return None
+        return match_rates(found, model, context, train, valid)
+
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Score text classifiers."""
+        return model.family != "vit" and has_head(model, "classify")
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score one class for each text, or any number of classes, as the model was trained to give."""
+        several = exam.model.multi_label
+        if several and not self.multi_label:
+            raise UsageError("this model gives any number of labels: say what divides them, such as --set separator=,")
+        if self.multi_label and not several:
+            got = f"leave out the separator {self.data.separator!r}, which is for several"
+            raise UsageError(f"this model gives one label: {got}")
+        found = self.classified(exam, self._named(exam))
+        if several:
+            sets = (({label.label for label in labels}, set(example.labels)) for example, labels in found)
+            micro, macro = MultiLabelF1(average="micro"), MultiLabelF1(average="macro")
+            return graded([micro, macro, Accuracy(name="exact-match")], sets)
+        singles = ((label.label, example.labels[0]) for example, label in found)
+        return graded([Accuracy(), F1(average="macro"), Matthews()], singles)
+
+    def _named(self, exam: Exam) -> Iterator[Classified]:
+        """Yield the examples whose labels the model knows; one that it cannot give would count as its mistake.
+
+        Classes that nobody named are called LABEL_0 and so on; a file that numbers its classes means those.
+        """
+        names = exam.model.label_names
+
+        def named(_: str, example: Classified) -> Classified:
+            found = tuple(label if label in names else f"LABEL_{label}" for label in example.labels)
+            for label, name in zip(example.labels, found, strict=True):
+                if name not in names:
+                    raise BadRow(str(unknown("label", label, names)))
+            return replace(example, labels=found)
+
+        examples = self.examples(exam.paths, exam.skipped)
+        return sift(((example.where, example) for example in examples), named, self.data.bad, exam.skipped)
 
 
-def encoded(examples: Sequence[Classified | Rated], context: Context) -> Iterator[dict[str, Any]]:
-    """Tokenise texts, or pairs of them, cut to the longest length; segments are kept where the model has them."""
-    seconds = [example.second for example in examples]
-    second = None if any(text is None for text in seconds) else [text or "" for text in seconds]
-    limit = min(context.data.max_length, context.config.max_length)
-    found = context.text.encode([example.text for example in examples], second, max_length=limit)
-    for ids, segments in zip(found.ids, found.segments, strict=True):
-        yield {"ids": ids, "segments": segments} if getattr(context.config, "num_segments", 0) > 1 else {"ids": ids}
+def uneven(counts: Counter[str], *, multi_label: bool) -> str:
+    """Describe how many examples each class has where the classes are uneven; an empty text where they are not."""
+    ranked = counts.most_common()
+    if not ranked or ranked[0][1] < UNEVEN * ranked[-1][1]:
+        return ""
+    shown = ranked if len(ranked) <= SHOWN else [*ranked[: SHOWN - 1], ranked[-1]]
+    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more between)"
+    found = f"uneven classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
+    if multi_label:
+        return found
+    name, most = ranked[0]
+    share = most / counts.total()
+    return f"{found}; always saying {name!r} is right for {share:.0%}, so compare accuracy with that, or look at F1"
 
 
 def _single(where: str, example: Classified) -> Classified:
@@ -49,123 +179,8 @@ def _single(where: str, example: Classified) -> Classified:
     return example
 
 
-def describe(counts: Counter[str], *, multi_label: bool) -> str:
-    """Say how many examples each class has where the classes are uneven; nothing where they are not."""
-    ranked = counts.most_common()
-    if not ranked or ranked[0][1] < UNEVEN * ranked[-1][1]:
-        return ""
-    shown = ranked if len(ranked) <= SHOWN else [*ranked[: SHOWN - 1], ranked[-1]]
-    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more between)"
-    said = f"uneven classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
-    if multi_label:
-        return said
-    name, most = ranked[0]
-    share = most / counts.total()
-    return f"{said}; always saying {name!r} is right for {share:.0%}, so compare accuracy with that, or look at F1"
-
-
-def single_text(example: Classified) -> Array:
-    """Return a text that is split anew at each reading; pairs are not."""
+def _single_text(example: Classified) -> Array:
+    """Return a text that is split again at each reading; pairs are not."""
     if example.second is not None:
         raise QkvError(f"{example.where}: data.dropout is for single texts, and this is a pair: set data.dropout=0")
     return text_bytes(example.text)
-
-
-class ClassifyTask(Task):
-    """One class for each example, or any number of them where the recipe names a separator."""
-
-    heads = ("pool", "classify")
-
-    def examples(
-        self, paths: Sequence[str], data: DataConfig, *, skipped: BadRows | None = None
-    ) -> Iterator[Classified]:
-        """Read texts and classes; without a separator an example has exactly one class."""
-        reading: dict[str, Any] = {"bad": data.bad, "skipped": skipped}
-        found = classified(list(paths), labels_separator=data.separator or None, **columns(data), **reading)
-        return found if data.separator else sift(((example.where, example) for example in found), _single, **reading)
-
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield the texts."""
-        for example in self.examples(paths, data):
-            yield example.text
-            if example.second:
-                yield example.second
-
-    def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
-        """Find every class of the training examples."""
-        found = {label for example in self.examples(paths, data) for label in example.labels}
-        if len(found) < 2:
-            raise QkvError(f"{', '.join(paths)}: at least two classes are needed, found {', '.join(found) or 'none'}")
-        return tuple(sort_labels(found))
-
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise and number the classes; one that training never saw makes a bad row. Uneven classes are said."""
-        number = {label: i for i, label in enumerate(context.labels)}
-        found = self.examples(paths, context.data, skipped=context.skipped)
-        sound = known_only(found, "label", lambda example: example.labels, context)
-        counts: Counter[str] = Counter()
-        keeps = check_drops(context)
-        for chunk in chunks(sound):
-            for example, row in zip(chunk, encoded(chunk, context), strict=True):
-                counts.update(example.labels)
-                each = [int(label in example.labels) for label in context.labels]
-                if keeps:
-                    row["ids_text"] = single_text(example)
-                yield row | {"label": each if context.data.separator else number[example.labels[0]]}
-        if tuple(paths) == context.data.train and (
-            uneven := describe(counts, multi_label=bool(context.data.separator))
-        ):
-            context.say(uneven)
-
-    def collate(self, store: Store, context: Context) -> Collate:
-        """Gather texts and classes."""
-        multi_label, anew = bool(context.data.separator), drops(store, context)
-
-        def make(rows: Array, rng: np.random.Generator) -> Labelled:
-            labels = torch.from_numpy(store.gather("label", rows)[0].astype(np.int64))
-            texts = tokens_of(*dropped(store, "ids", rows, context, rng)) if anew else gathered(store, rows)
-            return Labelled(texts, labels.view(len(rows), -1) if multi_label else labels)
-
-        return make
-
-    def objective(self, settings: Mapping[str, Any]) -> Classify | ClassifyAny:
-        """Cross-entropy of the class, or of each class by itself."""
-        rest = {key: value for key, value in settings.items() if key != "multi_label"}
-        return from_dict(ClassifyAny, rest) if settings.get("multi_label") else from_dict(Classify, rest)
-
-
-class RegressTask(Task):
-    """A number for each example."""
-
-    heads = ("pool", "regress")
-
-    def examples(self, paths: Sequence[str], data: DataConfig, *, skipped: BadRows | None = None) -> Iterator[Rated]:
-        """Read texts and numbers."""
-        return rated(list(paths), **columns(data), bad=data.bad, skipped=skipped)
-
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield the texts."""
-        for example in self.examples(paths, data):
-            yield example.text
-            if example.second:
-                yield example.second
-
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise and keep the numbers."""
-        for chunk in chunks(self.examples(paths, context.data, skipped=context.skipped)):
-            for example, row in zip(chunk, encoded(chunk, context), strict=True):
-                yield row | {"score": float(example.score)}
-
-    def collate(self, store: Store, context: Context) -> Collate:
-        """Gather texts and numbers."""
-        del context
-
-        def make(rows: Array, rng: np.random.Generator) -> Labelled:
-            del rng
-            return Labelled(gathered(store, rows), torch.from_numpy(store.gather("score", rows)[0].astype(np.float32)))
-
-        return make
-
-    def objective(self, settings: Mapping[str, Any]) -> Regress:
-        """Squared error."""
-        return from_dict(Regress, settings)

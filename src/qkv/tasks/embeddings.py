@@ -1,62 +1,109 @@
-"""Sentence vectors from pairs of texts: matches, or scores of likeness."""
+"""Sentence embeddings from pairs of texts: matches, or scores of similarity."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from qkv.common.batch import SentencePairs
-from qkv.common.config import from_dict
-from qkv.data.config import DataConfig
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
+from qkv.data.examples import Parallel, Rated
 from qkv.data.labelled import rated
 from qkv.data.parallel import parallel
+from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.objectives.contrastive import CosineScore, Match
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, tokens_of
-from qkv.tasks.classify import columns
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task
+from qkv.tasks.batches import CHUNK, limit_of, tokens_of
+from qkv.tasks.exam import chunks
+from qkv.tasks.text_table import columns
 
-Pair = tuple[str, str, float | None]
+Example = Rated | Parallel
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSettings:
+    """What is learned from pairs.
+
+    Attributes:
+        scale: without scores, what cosines are multiplied by before the softmax; 1 / temperature.
+        scale_scores: with scores (data.label), what they are divided by so that they lie between 0 and 1; 0 for the
+            largest score of the training examples.
+    """
+
+    scale: float = 20.0
+    scale_scores: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.scale <= 0 or self.scale_scores < 0:
+            got = f"got {self.scale:g} and {self.scale_scores:g}"
+            raise UsageError(f"objective.scale must be above 0 and objective.scale_scores at least 0, {got}")
 
 
 class EmbeddingsTask(Task):
     """With a label column, cosines learn the scores; without one, each text learns to find its match in the batch."""
 
-    heads = ("pool",)
+    Settings: ClassVar[type[Any]] = EmbeddingSettings
+    heads: ClassVar[tuple[str, ...]] = ("pool",)
+    keeps_length: ClassVar[bool] = True
+    held_out_unit: ClassVar[str] = "first texts, with all of their pairs,"
 
-    def examples(self, paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[Pair]:
+    @property
+    def scored(self) -> bool:
+        """Whether pairs have scores."""
+        return bool(self.data.label or self.settings.scale_scores)
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Example]:
         """Read pairs, with their scores where there are any."""
-        if data.label:
-            for example in rated(list(paths), **columns(data), **reading):
-                yield example.text, example.second or "", example.score
-            return
+        data = self.data
+        reading: dict[str, Any] = {"bad": data.bad, "skipped": skipped}
+        if self.scored:
+            return rated(list(paths), **columns(data), **reading)
         named = [data.text, data.second] if data.text and data.second else None
-        for pair in parallel(list(paths), columns=named, **reading):
-            yield pair.source, pair.target, None
+        return parallel(list(paths), columns=named, **reading)
 
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield both sides."""
-        for first, second, _ in self.examples(paths, data, bad=data.bad):
-            yield first
-            yield second
+    def texts(self, example: Example) -> tuple[str, str]:
+        """Return both sides."""
+        if isinstance(example, Parallel):
+            return example.source, example.target
+        return example.text, example.second or ""
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+    def key(self, example: Example) -> str:
+        """Hold out by the first text."""
+        return sentence_key(self.texts(example)[0])
+
+    def survey(self, examples: Iterable[Example], say: Say) -> dict[str, Any]:
+        """Find the largest score, where the recipe does not name it."""
+        if not self.scored or self.settings.scale_scores:
+            return {"scale_scores": self.settings.scale_scores or 1.0}
+        found = max((example.score for example in examples if isinstance(example, Rated)), default=0.0)
+        if found <= 0:
+            raise UsageError(f"scores must not all be 0 or less, and the largest is {found:g}")
+        say(f"scores are divided by {found:g}, the largest one (objective.scale_scores)")
+        return {"scale_scores": found}
+
+    def rows(self, examples: Iterable[Example], context: Context) -> Iterator[Row]:
         """Tokenise both sides."""
-        limit = min(context.data.max_length, context.config.max_length)
-        for chunk in chunks(self.examples(paths, context.data, **context.reading)):
-            sides = [context.text.encode([row[side] for row in chunk], max_length=limit).ids for side in (0, 1)]  # type: ignore[misc]
-            for (_, _, score), first, second in zip(chunk, *sides, strict=True):
-                yield {"first": first, "second": second} | ({} if score is None else {"score": score})
+        limit = limit_of(context, self.data.max_length)
+        for chunk in chunks(examples, CHUNK):
+            pairs = [self.texts(example) for example in chunk]
+            sides = [context.text.encode([pair[side] for pair in pairs], max_length=limit).ids for side in (0, 1)]
+            for example, first, second in zip(chunk, *sides, strict=True):
+                score = {"score": float(example.score)} if isinstance(example, Rated) else {}
+                yield {"first": first, "second": second} | score
 
     def lengths(self, store: Store) -> Array:
         """Both sides cost."""
         return store.lengths("first") + store.lengths("second")
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather both sides; scores are brought to 0 ... 1 by the recipe's `scale`."""
-        scale = float(context.settings.get("scale_scores", 1.0))
+        """Gather both sides, and the scores as shares of the largest."""
+        scale = float(context.facts["scale_scores"])
 
         def make(rows: Array, rng: np.random.Generator) -> SentencePairs:
             del rng
@@ -67,7 +114,6 @@ class EmbeddingsTask(Task):
 
         return make
 
-    def objective(self, settings: Mapping[str, Any]) -> Match | CosineScore:
-        """Cosine regression where the recipe gives a scale of scores, else in-batch matching."""
-        rest = {key: value for key, value in settings.items() if key != "scale_scores"}
-        return from_dict(CosineScore, rest) if "scale_scores" in settings else from_dict(Match, rest)
+    def objective(self) -> Match | CosineScore:
+        """Cosine regression where pairs have scores, else in-batch matching."""
+        return CosineScore() if self.scored else Match(scale=self.settings.scale)

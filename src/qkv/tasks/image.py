@@ -1,56 +1,64 @@
-"""A class for each image."""
+"""Image classification: a class for each image."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from qkv.common.batch import Images, Labelled
-from qkv.common.config import from_dict
 from qkv.common.errors import QkvError
-from qkv.data.config import DataConfig
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import LabelledImage
 from qkv.data.images import images
 from qkv.data.labelled import sort_labels
 from qkv.data.store import Store
+from qkv.evaluation.classification import F1, Accuracy
+from qkv.evaluation.score import Score
 from qkv.objectives.classify import Classify
-from qkv.tasks.base import Array, Collate, Context, Row, Task
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
+from qkv.tasks.batches import column
+from qkv.tasks.exam import Exam, graded
+
+ANSWERED = 64  # images that are classified at a time
 
 
 def scaled(pixels: Array) -> Tensor:
-    """Turn pixels from 0 to 255 into numbers from -1 to 1, for training and for asking alike."""
+    """Turn pixels from 0 to 255 into numbers from -1 to 1, for training and prediction alike."""
     return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
-
-
-def fitting(paths: Sequence[str], config: Any, labels: Sequence[str], **reading: Any) -> Iterator[LabelledImage]:
-    """Read images; one of another size, or of a class that the model does not have, is an error that names it."""
-    shape = (config.channels, config.image_size, config.image_size)
-    for example in images(list(paths), **reading):
-        if example.pixels.shape != shape:
-            raise QkvError(f"{example.where}: the image is {example.pixels.shape}, and the model takes {shape}")
-        if example.label not in labels:
-            raise QkvError(f"{example.where}: the label {example.label!r} is not among those of training")
-        yield example
 
 
 class ImageTask(Task):
     """A class for each image; the model reads numbers from -1 to 1."""
 
-    reads_text = False
-    heads = ("classify",)
+    Settings: ClassVar[type[Any]] = Classify
+    reads_text: ClassVar[bool] = False
+    mixable: ClassVar[bool] = False
+    heads: ClassVar[tuple[str, ...]] = ("classify",)
+    accuracy: ClassVar[str] = "classify.correct"
+    held_out_unit: ClassVar[str] = "training images"
 
-    def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[LabelledImage]:
+        """Read images and their classes."""
+        return images(list(paths), bad=self.data.bad, skipped=skipped)
+
+    def key(self, example: LabelledImage) -> str:
+        """Hold out by the pixels."""
+        return hashlib.blake2b(example.pixels.tobytes()).hexdigest()
+
+    def survey(self, examples: Iterable[LabelledImage], say: Say) -> dict[str, Any]:
         """Find every class of the training images."""
-        return tuple(sort_labels(example.label for example in images(list(paths), bad=data.bad)))
+        del say
+        return {"labels": tuple(sort_labels(example.label for example in examples))}
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+    def rows(self, examples: Iterable[LabelledImage], context: Context) -> Iterator[Row]:
         """Keep the pixels as bytes."""
         number = {label: i for i, label in enumerate(context.labels)}
-        for example in fitting(paths, context.config, context.labels, **context.reading):
+        for example in fitting(examples, context.config, context.labels):
             yield {"pixels": example.pixels.reshape(-1), "label": number[example.label]}
 
     def lengths(self, store: Store) -> Array:
@@ -64,11 +72,36 @@ class ImageTask(Task):
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
             del rng
             pixels = scaled(store.gather("pixels", rows)[0])
-            images = Images(pixels.view(len(rows), config.channels, config.image_size, config.image_size))
-            return Labelled(images, torch.from_numpy(store.gather("label", rows)[0].astype(np.int64)))
+            found = Images(pixels.view(len(rows), config.channels, config.image_size, config.image_size))
+            return Labelled(found, column(store, "label", rows))
 
         return make
 
-    def objective(self, settings: Mapping[str, Any]) -> Classify:
-        """Cross-entropy of the class."""
-        return from_dict(Classify, settings)
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Score image classifiers."""
+        return model.family == "vit" and has_head(model, "classify", "distilled")
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score a class for each image; pixels are scaled as in training."""
+        return graded([Accuracy(), F1(average="macro")], self._classified(exam))
+
+    def _classified(self, exam: Exam) -> Iterator[tuple[str, str]]:
+        model = exam.model
+        names = model.labels or tuple(str(number) for number in range(model.config.num_labels))
+        head = "classify" if "classify" in model.config.heads else "distilled"
+        known = fitting(self.examples(exam.paths, exam.skipped), model.config, names)
+        for chunk in exam.chunks(known, ANSWERED):
+            found = model.logits(scaled(np.stack([example.pixels for example in chunk])), head=head)
+            yield from ((names[int(s.argmax())], example.label) for s, example in zip(found, chunk, strict=True))
+
+
+def fitting(examples: Iterable[LabelledImage], config: Any, labels: Sequence[str]) -> Iterator[LabelledImage]:
+    """Yield images; one of another size, or of a class that the model does not have, is an error that names it."""
+    shape = (config.channels, config.image_size, config.image_size)
+    for example in examples:
+        if example.pixels.shape != shape:
+            raise QkvError(f"{example.where}: the image is {example.pixels.shape}, and the model takes {shape}")
+        if example.label not in labels:
+            raise QkvError(f"{example.where}: the label {example.label!r} is not among those of training")
+        yield example

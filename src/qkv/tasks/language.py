@@ -1,33 +1,51 @@
-"""Language modelling from plain text: hidden tokens, next tokens. Documents are packed, never padded."""
+"""What language models of every kind share: documents packed into windows, and hidden tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.common.batch import Following, Masked, Tokens
-from qkv.common.config import from_dict
-from qkv.common.errors import UsageError, unknown
-from qkv.data.config import DataConfig
+from qkv.common.batch import Tokens
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.corruption import mask_tokens
 from qkv.data.documents import documents
+from qkv.data.examples import Document
 from qkv.data.order import Sampler, WindowSampler, mix
 from qkv.data.packing import Staged, TwoWindows, Windows
 from qkv.data.store import Store
-from qkv.objectives.language import MaskedToken, NextToken
-from qkv.objectives.parts import IGNORED
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, tokens_of
+from qkv.tasks.base import Array, Context, Row, Task
+from qkv.tasks.batches import limit_of, tokens_of
+from qkv.tasks.exam import chunks
 
-C = TypeVar("C")
+CHUNK = 200  # documents that are tokenised at a time
 Hide = Callable[[Array, np.random.Generator], tuple[Array, Tensor, Tensor]]
 
 
-class LanguageTask(Task):
+class DocumentTask(Task):
+    """A task that reads running text."""
+
+    held_out_unit: ClassVar[str] = "documents"
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Document]:
+        """Read documents."""
+        return documents(list(paths), **self.data.document, bad=self.data.bad, skipped=skipped)
+
+    def texts(self, example: Document) -> Iterable[str]:
+        """Return the document."""
+        return (example.text,)
+
+    def key(self, example: Document) -> str:
+        """Hold out whole documents."""
+        return example.text
+
+
+class WindowTask(DocumentTask):
     """Windows of a fixed number of tokens over the stream of documents, so that every batch has as many.
 
     With `data.short` they are short first and long later; validation reads short ones throughout, so that its losses
@@ -35,13 +53,11 @@ class LanguageTask(Task):
     every other piece of text begins at any position where it fits (SHAPE, Kiyono et al. 2021), the others at the first.
     """
 
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield the documents."""
-        return (document.text for document in documents(list(paths), **data.document, bad=data.bad))
+    optional_keys: ClassVar[frozenset[str]] = frozenset({"data.short"})
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+    def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
         """Tokenise whole documents; windows cut them later."""
-        for chunk in chunks(documents(list(paths), **context.data.document, **context.reading), 200):
+        for chunk in chunks(examples, CHUNK):
             for ids in context.text.encode([document.text for document in chunk]).ids:
                 yield {"ids": self.ended(ids, context)}
 
@@ -52,12 +68,12 @@ class LanguageTask(Task):
 
     def length(self, context: Context) -> int:
         """Return the tokens of a long window."""
-        return int(min(context.data.max_length, context.config.max_length))
+        return limit_of(context, self.data.max_length)
 
     def windows(self, store: Store, context: Context) -> TwoWindows:
         """See the stream as windows; without `data.short`, and where it is not shorter, all are long."""
         long = Windows(store, "ids", length=self.length(context))
-        short = min(context.data.short or long.length, long.length)
+        short = min(self.data.short or long.length, long.length)
         return TwoWindows(replace(long, length=short), long)
 
     def placed(
@@ -95,68 +111,18 @@ class Hiding:
     """How tokens are hidden.
 
     Attributes:
-        rate: share of the tokens that is asked for.
-        whole_words: hide words, not pieces of them.
-        pairs: read pairs of sentences that follow each other, and not windows; nothing is asked about them.
+        rate: share of the tokens that is hidden and predicted.
+        whole_words: hide whole words, not pieces of them.
+        pairs: read pairs of sentences that follow each other instead of windows, without a next-sentence objective.
     """
 
     rate: float = 0.15
     whole_words: bool = False
     pairs: bool = False
 
-
-class MaskedTask(LanguageTask):
-    """Say hidden tokens (Devlin et al. 2019).
-
-    Every piece of a text begins and ends as a text does that is read later, [CLS] ... [SEP] (Liu et al. 2019, section
-    4.2): where a window cut it, these stand in place of its first and its last token.
-    """
-
-    heads = ("mlm",)
-
-    def collate(self, store: Store, context: Context) -> Collate:
-        """Hide tokens, anew for every batch."""
-        windows, hide = self.windows(store, context), hiding(context)
-
-        def make(rows: Array, rng: np.random.Generator) -> Masked:
-            flat, lengths = windows.gather(rows)
-            hidden, places, wanted = hide(framed(flat, lengths, context.text.specials), rng)
-            return Masked(self.placed(hidden, lengths, windows, context, rng), places, wanted)
-
-        return make
-
-    def objective(self, settings: Mapping[str, Any]) -> MaskedToken:
-        """Cross-entropy of the hidden tokens."""
-        return from_dict(MaskedToken, left(Hiding, MaskedToken, settings))
-
-
-class CausalTask(LanguageTask):
-    """Say the next token (Radford et al. 2018)."""
-
-    specials = "gpt"
-    heads = ("lm",)
-
-    def ended(self, ids: list[int], context: Context) -> list[int]:
-        """GPT's tokenizer adds nothing by itself: the end of a document is a token too."""
-        end = context.text.specials.get("end")
-        return ids if end is None or ids[-1:] == [end] else [*ids, end]
-
-    def collate(self, store: Store, context: Context) -> Collate:
-        """Ask for the token after each; after the last of a piece nothing is asked."""
-        windows = self.windows(store, context)
-
-        def make(rows: Array, rng: np.random.Generator) -> Following:
-            flat, lengths = windows.gather(rows)
-            wanted = np.append(flat[1:], IGNORED).astype(np.int64)
-            wanted[np.cumsum(lengths) - 1] = IGNORED
-            tokens = self.placed(flat, lengths, windows, context, rng)
-            return Following(tokens, torch.from_numpy(wanted))
-
-        return make
-
-    def objective(self, settings: Mapping[str, Any]) -> NextToken:
-        """Cross-entropy of the next token."""
-        return from_dict(NextToken, settings)
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise UsageError(f"objective.rate must be above 0 and at most 1, got {self.rate:g}")
 
 
 def framed(flat: Array, lengths: Array, specials: Mapping[str, int]) -> Array:
@@ -169,25 +135,9 @@ def framed(flat: Array, lengths: Array, specials: Mapping[str, int]) -> Array:
     return found
 
 
-def taken(cls: type[C], settings: Mapping[str, Any]) -> tuple[C, dict[str, Any]]:
-    """Take the keys of a config out of a recipe's table; return the config and the rest of the table."""
-    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-    mine = {key: value for key, value in settings.items() if key in names}
-    return from_dict(cls, mine), {key: value for key, value in settings.items() if key not in names}
-
-
-def left(mine: type[Any], objective: type[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a task that reads a table into a config of its own leaves to its objective."""
-    names = [field.name for cls in (mine, objective) for field in fields(cls)]
-    for key in settings:
-        if key not in names:
-            raise unknown("key of [objective]", key, names)
-    return taken(mine, settings)[1]
-
-
-def hiding(context: Context) -> Hide:
-    """Return what hides tokens of a row, but never special ones: the damaged row, the places and what stood there."""
-    text, settings = context.text, taken(Hiding, context.settings)[0]
+def hiding(settings: Hiding, context: Context) -> Hide:
+    """Return what hides tokens of a row, but never special ones: the damaged row, the places and the hidden tokens."""
+    text = context.text
     if "mask" not in text.specials:
         raise UsageError("masked tokens need a tokenizer with a mask token (tokenizer.specials = bert)")
     special = np.array(sorted(set(text.specials.values())))

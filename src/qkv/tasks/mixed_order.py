@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from qkv.data.order import Pick, Sampler, mix
-from qkv.data.store import Store
 
 BITS = 64  # of a position for each part; Python's integers have no end
 
@@ -54,37 +51,3 @@ class MixedSampler:
 
     def _places(self, position: int) -> list[int]:
         return [position >> BITS * i & ((1 << BITS) - 1) for i in range(len(self.parts))]
-
-
-class Share(Store):
-    """The rows and columns of one part of a store, as a store of their own."""
-
-    def __init__(self, store: Store, name: str, first: int, last: int) -> None:
-        self.folder, self.key = store.folder, store.key
-        self._store, self._prefix, self._first, self._rows = store, f"{name}_", first, last - first
-        columns = (column for column in store.columns if column.startswith(self._prefix))
-        self.columns = tuple(column.removeprefix(self._prefix) for column in columns)
-
-    def gather(self, column: str, rows: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Return the values of some rows behind each other, and the rows' lengths, as copies."""
-        return self._store.gather(self._prefix + column, self._numbers(rows) + self._first)
-
-    def lengths(self, column: str) -> NDArray[np.int32]:
-        """Return the length of every row."""
-        return self._store.lengths(self._prefix + column)[self._first : self._first + self._rows]
-
-    # Rows of other parts are empty in these columns, so the streams are this part's alone.
-
-    def spans(self, column: str, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[Any]:
-        """Return stretches of the stream."""
-        return self._store.spans(self._prefix + column, starts, lengths)
-
-    def borders(
-        self, column: str, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find where rows begin inside stretches of the stream."""
-        return self._store.borders(self._prefix + column, starts, stops)
-
-    def values(self, column: str) -> NDArray[Any]:
-        """Return the whole stream of a column."""
-        return self._store.values(self._prefix + column)

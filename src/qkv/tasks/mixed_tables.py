@@ -12,7 +12,7 @@ from qkv.common.config import override
 from qkv.common.errors import UsageError, unknown
 from qkv.data.config import DataConfig
 
-OWN = ("format", "unit", "text", "second", "label", "max_length", "dropout")  # what a part's data may say for itself
+OWN = ("format", "unit", "text", "second", "label", "separator", "max_length", "dropout")  # keys a part may set itself
 
 
 def tables_of(mix: Any, where: str, known: Collection[str]) -> dict[str, dict[str, Any]]:
@@ -28,16 +28,17 @@ def tables_of(mix: Any, where: str, known: Collection[str]) -> dict[str, dict[st
     return dict(sorted(found.items()))
 
 
-def own_data(data: DataConfig, table: Mapping[str, Any]) -> DataConfig:
-    """Return a part's data table: the recipe's, with what the part says for itself."""
+def own_data(data: DataConfig, name: str, table: Mapping[str, Any]) -> DataConfig:
+    """Return a part's [data]: the recipe's, with the part's own files and keys."""
     changes = {key: value for key, value in table.items() if key != "files"}
     if other := changes.keys() - set(OWN):
         raise unknown("key of data.mix", min(other), ["files", *OWN])
-    return override(data, {**changes, "mix": {}})
+    files = {key: chosen_files(getattr(data, key), name, table) for key in ("train", "valid") if getattr(data, key)}
+    return override(data, {**files, **changes, "mix": {}})
 
 
 def chosen_files(paths: Sequence[str], name: str, table: Mapping[str, Any]) -> list[str]:
-    """Choose a part's files by its patterns, which a whole path or its last name must fit."""
+    """Choose a part's files by its patterns, which a whole path or its last name must match."""
     patterns = table.get("files")
     patterns = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(patterns, list | tuple) or not all(isinstance(pattern, str) for pattern in patterns):

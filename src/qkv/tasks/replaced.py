@@ -1,59 +1,85 @@
-"""ELECTRA: a small generator fills hidden tokens, and the discriminator says which were replaced."""
+"""ELECTRA: a small generator fills hidden tokens, and the discriminator tells which were replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from torch import nn
 
-from qkv.common.config import from_dict
+from qkv.checkpoints.folder import Folder, read_folder
 from qkv.common.errors import UsageError
 from qkv.models.bert import BertConfig
 from qkv.models.electra import ElectraPair, build_pair
 from qkv.objectives.replaced import ReplacedToken
-from qkv.tasks.language import Hiding, left, taken
-from qkv.tasks.sentences import SentencesTask
+from qkv.tasks.base import Context
+from qkv.tasks.language import Hiding
+from qkv.tasks.masked import MaskedTask
+from qkv.tasks.start import transfer
+
+GENERATOR = "generator"  # its folder, beside the discriminator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filling(Hiding):
-    """How tokens are hidden, and who fills them.
+class ReplacedSettings(Hiding):
+    """How tokens are hidden, and what fills them.
 
     Attributes:
         generator_share: how wide the generator is, as a share of the discriminator.
+        weight: λ, the weight of the discriminator's loss, which is much smaller than the generator's.
+        temperature: of the draw of fillers; near 0 the generator's best guess is taken.
     """
 
     generator_share: float = 0.25
+    weight: float = 50.0
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.generator_share <= 1:
+            raise UsageError(f"objective.generator_share must be above 0 and at most 1, got {self.generator_share:g}")
 
 
-class ReplacedTask(SentencesTask):
+class ReplacedTask(MaskedTask):
     """Both models learn at once and share their embeddings (Clark et al. 2020); batches are those of masked tokens."""
 
-    heads = ("replaced",)
+    Settings: ClassVar[type[Any]] = ReplacedSettings
+    heads: ClassVar[tuple[str, ...]] = ("replaced",)
+    mixable: ClassVar[bool] = False
 
-    def build(self, config: Any, settings: Mapping[str, Any]) -> ElectraPair:
+    def build(self, config: Any) -> ElectraPair:
         """Build the pair: the generator is as deep as the discriminator and `generator_share` as wide."""
         if not isinstance(config, BertConfig):
             raise UsageError("replaced tokens need a model of the family bert, for example the preset electra-small")
-        return build_pair(generator=generator_of(config, settings), discriminator=config)
+        return build_pair(generator=self.generator(config), discriminator=config)
 
-    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Keep the discriminator as the model, and the generator beside it."""
+    def check_model(self, model: nn.Module, context: Context) -> None:
+        """A pair has the heads that it needs."""
+
+    def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
+        """Start the discriminator from `model.init`, and the generator from the folder beside it where there is one."""
         assert isinstance(model, ElectraPair)
-        return {"": (config, model.discriminator), "generator": (generator_of(config, settings), model.generator)}
+        transfer(model.discriminator, start)
+        beside = path / GENERATOR
+        if (beside / "config.json").is_file():
+            transfer(model.generator, read_folder(beside))
+        else:
+            context.say(f"{path} has no generator beside it: the generator begins with new weights")
 
-    def objective(self, settings: Mapping[str, Any]) -> Any:
-        """Both losses, the discriminator's 50 times as heavy."""
-        return from_dict(ReplacedToken, left(Filling, ReplacedToken, settings))
+    def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
+        """Save the discriminator as the model, and the generator beside it."""
+        assert isinstance(model, ElectraPair)
+        return {"": (config, model.discriminator), GENERATOR: (self.generator(config), model.generator)}
 
+    def objective(self) -> Any:
+        """Both losses, the discriminator's 50 times as heavy by default."""
+        return ReplacedToken(weight=self.settings.weight, temperature=self.settings.temperature)
 
-def generator_of(config: BertConfig, settings: Mapping[str, Any]) -> BertConfig:
-    """Return the numbers of a narrower generator over the same embeddings."""
-    share = taken(Filling, settings)[0].generator_share
-    heads = max(1, round(config.num_heads * share))
-    width = config.dim // config.num_heads * heads
-    ff_dim = max(1, round(config.ff_dim * width / config.dim))
-    table = config.embedding_dim or config.dim
-    return replace(config, dim=width, num_heads=heads, ff_dim=ff_dim, embedding_dim=table, heads=("mlm",))
+    def generator(self, config: BertConfig) -> BertConfig:
+        """Return the config of a narrower generator over the same embeddings."""
+        heads = max(1, round(config.num_heads * self.settings.generator_share))
+        width = config.dim // config.num_heads * heads
+        ff_dim = max(1, round(config.ff_dim * width / config.dim))
+        table = config.embedding_dim or config.dim
+        return replace(config, dim=width, num_heads=heads, ff_dim=ff_dim, embedding_dim=table, heads=("mlm",))

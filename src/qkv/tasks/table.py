@@ -1,39 +1,69 @@
-"""Every task by name."""
+"""Every task by name. To add one, write its file and add a line here; a recipe can also name "module:Class"."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from qkv.common.errors import UsageError, unknown
+from qkv.data.config import DataConfig
 from qkv.tasks.answer import AnswerTask
 from qkv.tasks.base import Task
-from qkv.tasks.classify import ClassifyTask, RegressTask
+from qkv.tasks.causal import CausalTask
+from qkv.tasks.classify import ClassifyTask
+from qkv.tasks.denoise import DenoiseTask
 from qkv.tasks.embeddings import EmbeddingsTask
 from qkv.tasks.image import ImageTask
-from qkv.tasks.language import CausalTask
-from qkv.tasks.mixture import MixedTask
-from qkv.tasks.repair import DenoiseTask, SpansTask
+from qkv.tasks.masked import MaskedTask
+from qkv.tasks.mixture import MixtureTask
+from qkv.tasks.regress import RegressTask
 from qkv.tasks.replaced import ReplacedTask
-from qkv.tasks.sentences import SentencesTask
+from qkv.tasks.spans import SpansTask
 from qkv.tasks.tag import TagTask
 from qkv.tasks.translate import TranslateTask
 from qkv.tasks.words import WordsTask
 
-# Those that can be parts of a mixture: they read text, and their model is one of the catalogue with other heads.
-PARTS: dict[str, Task] = {
-    "translate": TranslateTask(),
-    "classify": ClassifyTask(),
-    "regress": RegressTask(),
-    "tag": TagTask(),
-    "answer": AnswerTask(),
-    "embeddings": EmbeddingsTask(),
-    "masked": SentencesTask(),
-    "causal": CausalTask(),
-    "spans": SpansTask(),
-    "denoise": DenoiseTask(),
+TASKS: dict[str, type[Task]] = {
+    "translate": TranslateTask,
+    "classify": ClassifyTask,
+    "regress": RegressTask,
+    "tag": TagTask,
+    "answer": AnswerTask,
+    "embeddings": EmbeddingsTask,
+    "masked": MaskedTask,
+    "replaced": ReplacedTask,
+    "causal": CausalTask,
+    "spans": SpansTask,
+    "denoise": DenoiseTask,
+    "words": WordsTask,
+    "image": ImageTask,
+    "mixture": MixtureTask,
 }
+MixtureTask.known = {name: task for name, task in TASKS.items() if task.mixable}
 
-TASKS: dict[str, Task] = {
-    **PARTS,
-    "replaced": ReplacedTask(),
-    "words": WordsTask(),
-    "image": ImageTask(),
-    "mixture": MixedTask(PARTS),
-}
+
+def find_task(name: str) -> type[Task]:
+    """Return a task by its name, or a class of your own by "module:Class"; modules of this folder are found too."""
+    if ":" not in name:
+        if name not in TASKS:
+            raise unknown("task", name, TASKS)
+        return TASKS[name]
+    module, _, attribute = name.partition(":")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"the task {name!r} cannot be imported: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise UsageError(f"the task {name!r} is not a subclass of qkv.tasks.base.Task")
+    return found
+
+
+def read_task(name: str, objective: Mapping[str, Any], data: DataConfig) -> Task:
+    """Make the task of a recipe."""
+    return find_task(name).read(objective, data)

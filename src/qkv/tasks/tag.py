@@ -1,96 +1,129 @@
-"""A tag for each word; sub-words are aligned inside."""
+"""Tagging: a tag for each word; words may be split into several tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from qkv.common.batch import Labelled
-from qkv.common.config import from_dict
-from qkv.data.config import DataConfig
+from qkv.data.bad_rows import BadRows
+from qkv.data.examples import Tagged
+from qkv.data.iob import iob2
+from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.data.tagged import tagged
+from qkv.evaluation.classification import Accuracy
+from qkv.evaluation.entities import EntityF1
+from qkv.evaluation.score import Score
 from qkv.objectives.parts import IGNORED
 from qkv.objectives.tag import Tag
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, known_only, tokens_of
-from qkv.tasks.drops import check_drops, drops
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
+from qkv.tasks.batches import CHUNK, known_only, limit_of, tokens_of
+from qkv.tasks.bpe_dropout import check_bpe_dropout, drops
+from qkv.tasks.exam import Exam, chunks, graded
 from qkv.tokenizers.dropout import Merges
 
 
 class TagTask(Task):
-    """The first piece of a word carries its tag; the others are not asked for."""
+    """The first token of a word carries its tag; the others have no target."""
 
-    heads = ("tag",)
+    Settings: ClassVar[type[Any]] = Tag
+    heads: ClassVar[tuple[str, ...]] = ("tag",)
+    keeps_length: ClassVar[bool] = True
+    optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
+    accuracy: ClassVar[str] = "tag.correct"
+    held_out_unit: ClassVar[str] = "training sentences"
 
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield the sentences."""
-        return (" ".join(example.words) for example in tagged(list(paths), bad=data.bad))
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
+        """Read sentences and their tags."""
+        return tagged(list(paths), bad=self.data.bad, skipped=skipped)
 
-    def labels(self, paths: Sequence[str], data: DataConfig) -> tuple[str, ...]:
-        """Find every tag of the training sentences; the most usual one, outside, comes first."""
-        found = {tag for example in tagged(list(paths), bad=data.bad) for tag in example.tags}
-        return tuple(sorted(found, key=lambda tag: (tag != "O", tag)))
+    def texts(self, example: Tagged) -> Iterable[str]:
+        """Return the sentence."""
+        return (" ".join(example.words),)
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise words and number their tags; one that training never saw makes a bad row."""
+    def key(self, example: Tagged) -> str:
+        """Hold out by the words."""
+        return sentence_key(" ".join(example.words))
+
+    def survey(self, examples: Iterable[Tagged], say: Say) -> dict[str, Any]:
+        """Find every tag of the training sentences; the most usual one, O, comes first."""
+        del say
+        found = {tag for example in examples for tag in example.tags}
+        return {"labels": tuple(sorted(found, key=lambda tag: (tag != "O", tag)))}
+
+    def rows(self, examples: Iterable[Tagged], context: Context) -> Iterator[Row]:
+        """Tokenise words and number their tags; a tag that training never saw makes a bad row."""
         number = {label: i for i, label in enumerate(context.labels)}
-        limit = min(context.data.max_length, context.config.max_length)
-        found = tagged(list(paths), **context.reading)
-        for chunk in chunks(known_only(found, "tag", lambda example: example.tags, context)):
+        limit = limit_of(context, self.data.max_length)
+        known = known_only(examples, "tag", lambda example: example.tags, context, self.data.bad)
+        for chunk in chunks(known, CHUNK):
             encoded = context.text.encode_words([example.words for example in chunk], max_length=limit)
             for example, ids, words in zip(chunk, encoded.ids, encoded.words, strict=True):
-                tags = [number[example.tags[w]] if w >= 0 and w != before else IGNORED for before, w in _steps(words)]
+                steps = zip([-1, *words[:-1]], words, strict=True)  # the word of each token and of the one before
+                tags = [number[example.tags[w]] if w >= 0 and w != before else IGNORED for before, w in steps]
                 yield {"ids": ids, "tags": tags}
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather tokens and tags; with data.dropout the words of training are split anew at each reading."""
-        anew = resplitting(store, context)
+        """Gather tokens and tags; with data.dropout the words of training are split again at each reading."""
+        resplit = self._resplitting(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
             (ids, lengths), (tags, _) = store.gather("ids", rows), store.gather("tags", rows)
-            if anew is not None:
-                ids, lengths, tags = anew(ids, lengths, tags, rng)
-            return Labelled(tokens_of(ids, lengths), torch.from_numpy(tags.astype(np.int64)))
+            if resplit is not None:
+                ids, lengths, tags = resplit(ids, lengths, tags, rng)
+            return Labelled(tokens_of(ids, lengths), tokens_of(tags, lengths).ids)
 
         return make
 
-    def objective(self, settings: Mapping[str, Any]) -> Tag:
-        """Cross-entropy of the tags."""
-        return from_dict(Tag, settings)
+    def _resplitting(self, store: Store, context: Context) -> Resplit | None:
+        """Return what splits the words of a batch with some merges left out; None where nothing is dropped."""
+        dropout = self.data.dropout
+        if not check_bpe_dropout(dropout, context) or not drops(store, dropout):
+            return None
+        merges, longest = context.text.merges, limit_of(context, self.data.max_length)
+
+        def resplit(ids: Array, lengths: Array, tags: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+            random, cuts = Random(int(rng.integers(1 << 62))), np.cumsum(lengths)[:-1]
+            found = []
+            for old, named in zip(np.split(ids, cuts), np.split(tags, cuts), strict=True):
+                new = _resplit(old.tolist(), named.tolist(), merges, dropout, random)
+                found.append(new if len(new[0]) <= longest else (old.tolist(), named.tolist()))
+            sizes = np.array([len(new) for new, _ in found])
+            return np.concatenate([new for new, _ in found]), sizes, np.concatenate([named for _, named in found])
+
+        return resplit
+
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Score taggers."""
+        return has_head(model, "tag")
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score whole entities, or each word where tags are plain (parts of speech)."""
+        if exam.model.tags_entities:
+            return graded([EntityF1()], (([iob2(tag) for tag in said], right) for said, right in self._tags(exam)))
+        pairs = (both for said, right in self._tags(exam) for both in zip(said, right, strict=True))
+        return graded([Accuracy()], pairs)
+
+    def _tags(self, exam: Exam) -> Iterator[tuple[list[str], tuple[str, ...]]]:
+        for chunk in exam.chunks(self.examples(exam.paths, exam.skipped)):
+            found = exam.model.tag([example.words for example in chunk], words=True)
+            for example, words in zip(chunk, found, strict=True):
+                yield [word.label for word in words], example.tags
 
 
-Anew = Callable[[Array, Array, Array, np.random.Generator], tuple[Array, Array, Array]]
-
-
-def resplitting(store: Store, context: Context) -> Anew | None:
-    """Return what splits the words of a batch anew, with some merges left out; None where nothing is dropped."""
-    check_drops(context)
-    if not drops(store, context):
-        return None
-    merges, dropout = context.text.merges, context.data.dropout
-
-    def anew(ids: Array, lengths: Array, tags: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-        random, longest = Random(int(rng.integers(1 << 62))), context.data.max_length
-        cuts = np.cumsum(lengths)[:-1]
-        found = []
-        for old, named in zip(np.split(ids, cuts), np.split(tags, cuts), strict=True):
-            new = _resplit(old.tolist(), named.tolist(), merges, dropout, random)
-            found.append(new if len(new[0]) <= longest else (old.tolist(), named.tolist()))
-        sizes = np.array([len(new) for new, _ in found])
-        return np.concatenate([new for new, _ in found]), sizes, np.concatenate([named for _, named in found])
-
-    return anew
+Resplit = Callable[[Array, Array, Array, np.random.Generator], tuple[Array, Array, Array]]
 
 
 def _resplit(
     ids: list[int], tags: list[int], merges: Merges, dropout: float, random: Random
 ) -> tuple[list[int], list[int]]:
-    """Split each word of a sentence; the first piece keeps the tag. The special tokens at both ends stay."""
+    """Split each word of a sentence; the first token keeps the tag. The special tokens at both ends stay."""
     starts = [0, *(i for i, tag in enumerate(tags) if tag != IGNORED), len(ids) - 1, len(ids)]
     found: list[int] = []
     named: list[int] = []
@@ -99,8 +132,3 @@ def _resplit(
         found += word
         named += [tags[start]] + [IGNORED] * (len(word) - 1)
     return found, named
-
-
-def _steps(words: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pair each token's word with that of the token before."""
-    return zip([-1, *words[:-1]], words, strict=True)

@@ -1,24 +1,30 @@
-"""Translation: aligned texts to sources, targets and what the decoder shall say."""
+"""Translation: aligned texts become sources, targets and what the decoder shall predict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from qkv.common.batch import Pairs, Translated
-from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
-from qkv.data.config import DataConfig
+from qkv.data.bad_rows import BadRows
+from qkv.data.examples import Parallel
 from qkv.data.parallel import parallel
 from qkv.data.phrasebook import split
+from qkv.data.split import sentence_key
 from qkv.data.store import Store
+from qkv.decoding.config import DecodingConfig
+from qkv.evaluation.score import Score
+from qkv.evaluation.translation import Bleu, Chrf
 from qkv.objectives.translate import Translate
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, shifted, tokens_of
-from qkv.tasks.drops import check_drops, dropped, drops, text_bytes
+from qkv.tasks.base import Array, Collate, Context, Row, Task, has_decoder, has_head
+from qkv.tasks.batches import CHUNK, limit_of, shifted, tokens_of
+from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
+from qkv.tasks.exam import Exam, chunks, graded
 
 BUILT_IN = "phrasebook:"
 PARTS = ("train", "valid", "test")
@@ -27,63 +33,96 @@ SEED = 1
 SIDES = ("source", "target")
 
 
-def pairs(paths: Sequence[str], data: DataConfig, **reading: Any) -> Iterator[tuple[str, str]]:
-    """Read aligned texts from files, or from the built-in phrasebook ("phrasebook:train:20000", "phrasebook:test")."""
-    if len(paths) == 1 and paths[0].startswith(BUILT_IN):
-        part, _, count = paths[0].removeprefix(BUILT_IN).partition(":")
-        if part not in PARTS or not (count or "1").isdigit():
-            parts = "phrasebook:train:COUNT, phrasebook:valid or phrasebook:test, all or COUNT of them"
-            raise UsageError(f"{paths[0]!r} is not a part of the phrasebook (allowed: {parts})")
-        yield from islice(split(int(count or 1), SEED, HELD_OUT)[PARTS.index(part)], int(count) if count else None)
-        return
-    columns = [data.text, data.second] if data.text and data.second else None
-    for example in parallel(list(paths), columns=columns, **reading):
-        yield example.source, example.target
-
-
 class TranslateTask(Task):
     """Sequence to sequence; one vocabulary serves both sides."""
 
-    specials = "translate"
-    heads = ("lm",)
+    Settings: ClassVar[type[Any]] = Translate
+    specials: ClassVar[str] = "translate"
+    heads: ClassVar[tuple[str, ...]] = ("lm",)
+    optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
+    held_out_unit: ClassVar[str] = "source sentences"
 
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield both sides."""
-        for pair in pairs(paths, data, bad=data.bad):
-            yield from pair
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Parallel]:
+        """Read aligned texts from files, or from the built-in phrasebook ("phrasebook:train:20000")."""
+        if len(paths) == 1 and paths[0].startswith(BUILT_IN):
+            return _phrasebook(paths[0])
+        data = self.data
+        columns = [data.text, data.second] if data.text and data.second else None
+        return parallel(list(paths), columns=columns, bad=data.bad, skipped=skipped)
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Tokenise both sides; pairs that are too long are left out and counted. Dropout needs the texts as well."""
-        left_out, keeps = 0, check_drops(context)
-        for chunk in chunks(pairs(paths, context.data, **context.reading)):
-            both = zip(*(context.text.encode([pair[side] for pair in chunk]).ids for side in (0, 1)), strict=True)
-            for texts, ids in zip(chunk, both, strict=True):
-                if max(map(len, ids)) > context.data.max_length:
+    def texts(self, example: Parallel) -> Iterable[str]:
+        """Return both sides."""
+        return example.source, example.target
+
+    def key(self, example: Parallel) -> str:
+        """Hold out by the source, so that no source of validation is trained with another target."""
+        return sentence_key(example.source)
+
+    def rows(self, examples: Iterable[Parallel], context: Context) -> Iterator[Row]:
+        """Tokenise both sides; pairs that are too long are left out and counted. BPE-dropout needs the texts too."""
+        left_out, keeps, limit = (
+            0,
+            check_bpe_dropout(self.data.dropout, context),
+            limit_of(context, self.data.max_length),
+        )
+        for chunk in chunks(examples, CHUNK):
+            pairs = [tuple(self.texts(example)) for example in chunk]
+            both = zip(*(context.text.encode([pair[side] for pair in pairs]).ids for side in (0, 1)), strict=True)
+            for texts, ids in zip(pairs, both, strict=True):
+                if max(map(len, ids)) > limit:
                     left_out += 1
                     continue
                 kept = {f"{side}_text": text_bytes(text) for side, text in zip(SIDES, texts, strict=True)}
                 yield dict(zip(SIDES, ids, strict=True)) | (kept if keeps else {})
         if left_out:
-            context.say(f"{left_out} pairs are longer than {context.data.max_length} tokens and were left out")
+            context.say(f"{left_out} pairs are longer than {limit} tokens and were left out")
 
     def lengths(self, store: Store) -> Array:
-        """Both sides cost; with dropout, what they cost without it."""
+        """Both sides cost; with BPE-dropout, what they cost without it."""
         return store.lengths("source") + store.lengths("target")
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Gather both sides; the decoder reads its target one step late."""
-        start_id = context.config.start_id
-        anew = drops(store, context)
+        again = drops(store, self.data.dropout)
 
         def make(rows: Array, rng: np.random.Generator) -> Translated:
-            source, (target, lengths) = (
-                dropped(store, side, rows, context, rng) if anew else store.gather(side, rows) for side in SIDES
+            source, target = (
+                resplit(store, side, rows, context, self.data, rng) if again else store.gather(side, rows)
+                for side in SIDES
             )
-            read = tokens_of(shifted(target, lengths, start_id), lengths)
-            return Translated(Pairs(tokens_of(*source), read), torch.from_numpy(target.astype(np.int64)))
+            return translated(source, target, context.config.start_id)
 
         return make
 
-    def objective(self, settings: Mapping[str, Any]) -> Translate:
-        """Cross-entropy with label smoothing."""
-        return from_dict(Translate, settings)
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Score encoder-decoders that predict tokens."""
+        return has_decoder(model) and has_head(model, "lm")
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score translations; the signature tells the beam and the length penalty."""
+        searched = f"beam:{exam.beam}|lp:{DecodingConfig().length_penalty}"
+        found = graded([Bleu(), Bleu(lowercase=True), Chrf()], self._translations(exam))
+        return [replace(score, signature=f"{score.signature}|{searched}") for score in found]
+
+    def _translations(self, exam: Exam) -> Iterator[tuple[str, list[str]]]:
+        for chunk in exam.chunks(self.examples(exam.paths, exam.skipped)):
+            said = exam.model.translate([example.source for example in chunk], beam=exam.beam)
+            yield from ((text, [example.target]) for text, example in zip(said, chunk, strict=True))
+
+
+def translated(source: tuple[Array, Array], target: tuple[Array, Array], start_id: int) -> Translated:
+    """Make a batch of sources and targets, each as ids and lengths."""
+    flat, lengths = target
+    read = tokens_of(shifted(flat, lengths, start_id), lengths)
+    return Translated(Pairs(tokens_of(*source), read), tokens_of(flat, lengths).ids)
+
+
+def _phrasebook(name: str) -> Iterator[Parallel]:
+    part, _, count = name.removeprefix(BUILT_IN).partition(":")
+    if part not in PARTS or not (count or "1").isdigit():
+        parts = "phrasebook:train:COUNT, phrasebook:valid or phrasebook:test, all or COUNT of them"
+        raise UsageError(f"{name!r} is not a part of the phrasebook (allowed: {parts})")
+    pairs = split(int(count or 1), SEED, HELD_OUT)[PARTS.index(part)]
+    for number, (source, target) in enumerate(islice(pairs, int(count) if count else None), 1):
+        yield Parallel(source, target, f"{name}:{number}")

@@ -6,26 +6,29 @@ often they meet (GloVe, Pennington et al. 2014).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
 from qkv.common.batch import Counted, Words
-from qkv.common.config import from_dict
 from qkv.common.errors import UsageError, unknown
-from qkv.data.config import DataConfig
 from qkv.data.cooccurrence import cooccurrences
 from qkv.data.corruption import NoiseTable, cbow_contexts, keep_rates, skip_grams
-from qkv.data.documents import documents
+from qkv.data.examples import Document
+from qkv.data.files import expand
 from qkv.data.store import Store
+from qkv.evaluation.score import Score
+from qkv.evaluation.word_files import score_file
 from qkv.models.word2vec import Glove, Word2VecConfig, build_glove
 from qkv.objectives.words import Cbow, SkipGram
 from qkv.objectives.words import Glove as GloveLoss
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks
+from qkv.tasks.base import Array, Collate, Context, Row, has_head
+from qkv.tasks.exam import Exam, chunks
+from qkv.tasks.language import CHUNK, DocumentTask
 
 PIECE = 1000  # words: a longer document is cut, so that batches keep their budget
 CELLS = 256  # pairs of words in a row of GloVe's data
@@ -53,44 +56,37 @@ class WordSettings:
     x_max: float = 100.0
     alpha: float = 0.75
 
-    @staticmethod
-    def read(settings: Mapping[str, Any]) -> WordSettings:
-        """Read the table, and stop what cannot be."""
-        found = from_dict(WordSettings, settings)
-        if found.kind not in KINDS:
-            raise unknown("objective.kind", found.kind, KINDS)
-        if found.window < 1 or found.negatives < 1:
-            raise UsageError(f"window and negatives must be at least 1, got {found.window} and {found.negatives}")
-        if found.threshold < 0 or found.x_max <= 0:
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("objective.kind", self.kind, KINDS)
+        if self.window < 1 or self.negatives < 1:
+            raise UsageError(f"window and negatives must be at least 1, got {self.window} and {self.negatives}")
+        if self.threshold < 0 or self.x_max <= 0:
             raise UsageError(
-                f"threshold must not be below 0 and x_max must be above it, got {found.threshold:g}, {found.x_max:g}"
+                f"threshold must not be below 0 and x_max must be above it, got {self.threshold:g}, {self.x_max:g}"
             )
-        return found
 
 
-class WordsTask(Task):
+class WordsTask(DocumentTask):
     """A tokenizer of whole words, two tables, and negative sampling or counts of pairs."""
 
-    specials = "translate"
+    Settings: ClassVar[type[Any]] = WordSettings
+    specials: ClassVar[str] = "translate"
+    mixable: ClassVar[bool] = False
 
-    def texts(self, paths: Sequence[str], data: DataConfig) -> Iterator[str]:
-        """Yield the documents."""
-        return (document.text for document in documents(list(paths), **data.document, bad=data.bad))
-
-    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
+    def build(self, config: Any) -> nn.Module:
         """Build two tables; for GloVe with biases."""
         if not isinstance(config, Word2VecConfig):
             raise UsageError("word vectors need a model of the family word2vec, for example the preset word2vec-small")
-        return build_glove(config) if WordSettings.read(settings).kind == "glove" else super().build(config, settings)
+        return build_glove(config) if self.settings.kind == "glove" else super().build(config)
 
-    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Keep the tables; of GloVe's, the sum."""
-        return super().saved(model.summed() if isinstance(model, Glove) else model, config, settings)
+    def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
+        """Save the tables; of GloVe's, the sum."""
+        return super().saved(model.summed() if isinstance(model, Glove) else model, config)
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
-        """Give pieces of text as word numbers; for GloVe, pairs of words in a random order."""
-        settings = WordSettings.read(context.settings)
-        pieces = _pieces(paths, context)
+    def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
+        """Yield pieces of text as word numbers; for GloVe, pairs of words in a random order."""
+        settings, pieces = self.settings, _pieces(examples, context)
         if settings.kind != "glove":
             yield from ({"ids": piece} for piece in pieces)
             return
@@ -102,7 +98,7 @@ class WordsTask(Task):
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Lay windows over each piece, and draw noise by how often words occur; or take pairs as they are."""
-        settings = WordSettings.read(context.settings)
+        settings = self.settings
         if settings.kind == "glove":
             return lambda rows, _: _counted(store, rows)
         counts = np.bincount(store.values("ids"), minlength=context.config.vocab_size)
@@ -119,18 +115,27 @@ class WordsTask(Task):
 
         return make
 
-    def objective(self, settings: Mapping[str, Any]) -> SkipGram | Cbow | GloveLoss:
-        """Tell true words from noise, or say how often two meet."""
-        found = WordSettings.read(settings)
-        if found.kind == "glove":
-            return GloveLoss(x_max=found.x_max, alpha=found.alpha)
-        return Cbow() if found.kind == "cbow" else SkipGram()
+    def objective(self) -> SkipGram | Cbow | GloveLoss:
+        """Tell true words from noise, or predict how often two meet."""
+        if self.settings.kind == "glove":
+            return GloveLoss(x_max=self.settings.x_max, alpha=self.settings.alpha)
+        return Cbow() if self.settings.kind == "cbow" else SkipGram()
+
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Score word vectors."""
+        return has_head(model, "context")
+
+    def score(self, exam: Exam) -> list[Score]:
+        """One score for each file of analogies or of rated pairs."""
+        vectors = exam.model.word_vectors
+        return [score_file(path, vectors, exam.progress) for path in expand(exam.paths)]
 
 
-def _pieces(paths: Sequence[str], context: Context) -> Iterator[list[int]]:
+def _pieces(examples: Iterable[Document], context: Context) -> Iterator[list[int]]:
     """Number the words; those the vocabulary lacks are left out, as in the authors' code."""
     special = set(context.text.specials.values())
-    for chunk in chunks(documents(list(paths), **context.data.document, **context.reading), 200):
+    for chunk in chunks(examples, CHUNK):
         for ids in context.text.encode([document.text for document in chunk]).ids:
             words = [word for word in ids if word not in special]
             yield from (words[start : start + PIECE] for start in range(0, len(words), PIECE))

@@ -1,55 +1,46 @@
-"""What a model is asked when it is evaluated: which files, read how, and answered how."""
+"""An exam: a model, the files it is scored on, and how answers become metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from qkv.data.bad_rows import BadRows
-from qkv.data.config import DataConfig
 from qkv.evaluation.score import Score
-from qkv.predict import Model
-from qkv.tasks.base import chunks
 
-CHUNK = 512  # examples that are answered at a time: memory does not grow with the data
+CHUNK = 512  # examples that are answered at a time, so that memory does not grow with the data
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Exam:
-    """A model and its questions.
+    """A model and the files it is scored on.
 
     Attributes:
-        model: who answers.
+        model: a `qkv.Model`; a task uses its verbs only.
         paths: files with the right answers.
-        data: how they are read.
-        beam: hypotheses that a translator keeps side by side.
-        progress: told how many examples are done.
+        beam: the beam size of a translator.
+        progress: called with the number of examples that are done.
         skipped: counts the rows that were left out.
     """
 
-    model: Model
+    model: Any
     paths: Sequence[str]
-    data: DataConfig
-    beam: int
-    progress: Callable[[int], None]
+    beam: int = 4
+    progress: Callable[[int], None] = lambda _: None
     skipped: BadRows = field(default_factory=BadRows)
 
-    @property
-    def reading(self) -> dict[str, Any]:
-        """What every source is told about bad rows."""
-        return {"bad": self.data.bad, "skipped": self.skipped}
-
     def chunks(self, examples: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
-        """Cut the examples into lists, and tell of each once it is done."""
+        """Cut the examples into lists, and report each list once it is done."""
         for chunk in chunks(examples, size):
             yield chunk
             self.progress(len(chunk))
 
 
 class Metric(Protocol):
-    """A metric that compares what was said with what is right."""
+    """A metric that compares a prediction with the right answer."""
 
     def add(self, said: Any, right: Any, /) -> None:
         """Compare one example."""
@@ -61,8 +52,15 @@ class Metric(Protocol):
 
 
 def graded(metrics: Sequence[Metric], answers: Iterable[tuple[Any, Any]]) -> list[Score]:
-    """Give what was said and what is right, example by example, to every metric."""
+    """Give every prediction with its right answer to every metric."""
     for said, right in answers:
         for metric in metrics:
             metric.add(said, right)
     return [metric.result() for metric in metrics]
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut a stream into lists."""
+    stream = iter(items)
+    while chunk := list(islice(stream, size)):
+        yield chunk

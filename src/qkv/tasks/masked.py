@@ -1,4 +1,4 @@
-"""BERT's own pre-training: hidden tokens in pairs of sentences, of which half follow each other (Devlin et al. 2019).
+"""Masked language modelling: predict hidden tokens in packed windows, or in pairs of sentences (Devlin et al. 2019).
 
 a group of sentences   A1 A2 | B1 B2 B3                   cut at a place that is drawn for every batch
 a true pair            [CLS] A1 A2 [SEP] B1 B2 B3 [SEP]   label 0
@@ -10,55 +10,77 @@ ELECTRA's own code reads pairs too, all of them true ones and without a label (C
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from qkv.common.batch import Masked
 from qkv.common.errors import UsageError
 from qkv.data.corruption import pair_sentences
-from qkv.data.documents import documents
-from qkv.data.order import Sampler
+from qkv.data.examples import Document
+from qkv.data.order import BucketSampler, Sampler
 from qkv.data.sentences import split_sentences
 from qkv.data.store import Store
-from qkv.tasks.base import Array, Collate, Context, Row, Task, chunks, tokens_of
-from qkv.tasks.language import MaskedTask, hiding
+from qkv.objectives.language import MaskedToken
+from qkv.tasks.base import Array, Collate, Context, Row
+from qkv.tasks.batches import limit_of, tokens_of
+from qkv.tasks.exam import chunks
+from qkv.tasks.language import CHUNK, Hiding, WindowTask, framed, hiding
 
 AROUND = 3  # [CLS] and two [SEP]
 SHORT = 0.1  # of the groups of sentences
 
 
-def with_heads(config: Any, heads: Sequence[str]) -> Any:
-    """Return a config with some heads more."""
-    return replace(config, heads=tuple(dict.fromkeys([*config.heads, *heads])))
+@dataclass(frozen=True, kw_only=True)
+class MaskedSettings(Hiding):
+    """How tokens are hidden.
 
-
-class SentencesTask(MaskedTask):
-    """Masked tokens in packed windows or, with `objective.next_sentence` or `objective.pairs`, in pairs of sentences.
-
-    The token budget of a batch counts the true pairs; another second half may be longer or shorter.
+    Attributes:
+        next_sentence: read pairs of sentences and predict whether the second follows the first.
     """
 
-    def build(self, config: Any, settings: Mapping[str, Any]) -> nn.Module:
-        """Build the model, with the head for pairs where they are asked for."""
-        return super().build(self._config(config, settings), settings)
+    next_sentence: bool = False
 
-    def saved(self, model: nn.Module, config: Any, settings: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Keep the head for pairs too."""
-        return {"": (self._config(config, settings), model)}
 
-    def rows(self, paths: Sequence[str], context: Context) -> Iterator[Row]:
+class MaskedTask(WindowTask):
+    """Hidden tokens in packed windows or, with `objective.next_sentence` or `objective.pairs`, in pairs of sentences.
+
+    Every piece of a text in a window begins and ends as a text does that is read later, [CLS] ... [SEP] (Liu et al.
+    2019, section 4.2): where a window cut it, these replace its first and its last token. The token budget of a batch
+    counts the true pairs; another second half may be longer or shorter.
+    """
+
+    Settings: ClassVar[type[Any]] = MaskedSettings
+    heads: ClassVar[tuple[str, ...]] = ("mlm",)
+
+    @property
+    def next_sentence(self) -> bool:
+        """Whether pairs have a label."""
+        return bool(getattr(self.settings, "next_sentence", False))
+
+    @property
+    def paired(self) -> bool:
+        """Whether texts are pairs of sentences."""
+        return bool(self.settings.pairs or self.next_sentence)
+
+    def allows(self, key: str) -> bool:
+        """Pairs of sentences have one length only."""
+        return super().allows(key) and not (key == "data.short" and self.paired)
+
+    def model_heads(self) -> tuple[str, ...]:
+        """The head for pairs too, where they have a label."""
+        return (*self.heads, "nsp") if self.next_sentence else self.heads
+
+    def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
         """Group the sentences of each document; documents with one sentence are left out and counted."""
-        if not paired(context.settings):
-            yield from super().rows(paths, context)
+        if not self.paired:
+            yield from super().rows(examples, context)
             return
-        room, number, lone, rng = _room(context), 0, 0, np.random.default_rng(0)
-        read = documents(list(paths), **context.data.document, **context.reading)
-        for chunk in chunks((document.text for document in read), 200):
+        room, number, lone, rng = self._room(context), 0, 0, np.random.default_rng(0)
+        for chunk in chunks((document.text for document in examples), CHUNK):
             for sentences in _encoded(chunk, context, room // 2):
                 groups = list(grouped(sentences, room, rng))
                 lone += not groups
@@ -67,34 +89,41 @@ class SentencesTask(MaskedTask):
                     yield {"ids": np.concatenate(group), "sentences": [len(ids) for ids in group], "document": number}
         if not number:
             why = "data.unit says what a document is: line, blank or file"
-            raise UsageError(f"{', '.join(paths)} has no document of two sentences, which pairs need ({why})")
+            raise UsageError(f"{', '.join(self.data.train)} has no document of two sentences, which pairs need ({why})")
         if lone:
             context.say(f"{lone} documents have fewer than two sentences and were left out")
 
-    def lengths(self, store: Store) -> Array:
-        """Pairs cost their special tokens too."""
-        return store.lengths("ids") + AROUND
-
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Take pairs of like length, or windows."""
-        kind = Task if paired(context.settings) else MaskedTask
-        return kind.sampler(self, store, context, tokens=tokens, seed=seed, shuffle=shuffle)
+        """Take pairs of like length, which cost their special tokens too, or windows."""
+        if not self.paired:
+            return super().sampler(store, context, tokens=tokens, seed=seed, shuffle=shuffle)
+        return BucketSampler(store.lengths("ids") + AROUND, tokens=tokens, seed=seed, shuffle=shuffle)
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Pair halves and hide tokens, anew for every batch."""
-        if not paired(context.settings):
-            return super().collate(store, context)
-        hide, room, owners = hiding(context), _room(context), np.asarray(store.values("document"))
+        """Hide other tokens, and pair other halves, in every batch."""
+        return self._pairs(store, context) if self.paired else self._windows(store, context)
+
+    def _windows(self, store: Store, context: Context) -> Collate:
+        windows, hide = self.windows(store, context), hiding(self.settings, context)
+
+        def make(rows: Array, rng: np.random.Generator) -> Masked:
+            flat, lengths = windows.gather(rows)
+            hidden, places, wanted = hide(framed(flat, lengths, context.text.specials), rng)
+            return Masked(self.placed(hidden, lengths, windows, context, rng), places, wanted)
+
+        return make
+
+    def _pairs(self, store: Store, context: Context) -> Collate:
+        hide, room, owners = hiding(self.settings, context), self._room(context), np.asarray(store.values("document"))
         cls, sep = (context.text.specials[role] for role in ("cls", "sep"))
-        asked = bool(context.settings.get("next_sentence"))
-        if asked and owners[0] == owners[-1]:
+        if self.next_sentence and owners[0] == owners[-1]:
             where = f"the {store.folder.name} examples have one"
             raise UsageError(f"next_sentence needs two documents or more with two sentences each, and {where}")
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:
             first, second = halves(store, rows, np.full(len(rows), room), rng)
             labels = None
-            if asked:
+            if self.next_sentence:
                 _, other = halves(store, elsewhere(owners, rows, rng), room - first[:, 1], rng)
                 drawn, labels = pair_sentences(list(second), list(other), rng=rng)
                 second = np.stack(drawn)
@@ -107,13 +136,21 @@ class SentencesTask(MaskedTask):
 
         return make
 
-    def _config(self, config: Any, settings: Mapping[str, Any]) -> Any:
-        return with_heads(config, ["nsp"]) if settings.get("next_sentence") else config
+    def _room(self, context: Context) -> int:
+        """Return the tokens of both sentences together."""
+        limit = limit_of(context, self.data.max_length)
+        if (found := context.num_segments) < 2:
+            raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
+        if limit < AROUND + 2:
+            raise UsageError(f"pairs of sentences need {AROUND + 2} tokens or more, got data.max_length {limit}")
+        if missing := {"cls", "sep"} - context.text.specials.keys():
+            kind = "(tokenizer.specials = bert)"
+            raise UsageError(f"pairs of sentences need a tokenizer with a {min(missing)} token {kind}")
+        return limit - AROUND
 
-
-def paired(settings: Mapping[str, Any]) -> bool:
-    """Tell whether texts are pairs of sentences."""
-    return bool(settings.get("next_sentence") or settings.get("pairs"))
+    def objective(self) -> Any:
+        """Cross-entropy of the hidden tokens, and of the pairs where they have a label."""
+        return MaskedToken(next_sentence=self.next_sentence)
 
 
 def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> Iterator[list[Array]]:
@@ -183,15 +220,3 @@ def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list
         whole = ([number for number in next(found) if number not in special] for _ in document)
         plain = [np.array(ids, dtype=np.int64) for ids in whole if ids]
         yield [i[start : start + most] for i in plain for start in range(0, len(i), most)] if len(plain) > 1 else []
-
-
-def _room(context: Context) -> int:
-    """Return the tokens of both sentences together."""
-    limit = min(context.data.max_length, context.config.max_length)
-    if (found := getattr(context.config, "num_segments", 0)) < 2:
-        raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
-    if limit < AROUND + 2:
-        raise UsageError(f"pairs of sentences need {AROUND + 2} tokens or more, got data.max_length {limit}")
-    if missing := {"cls", "sep"} - context.text.specials.keys():
-        raise UsageError(f"pairs of sentences need a tokenizer with a {min(missing)} token (tokenizer.specials = bert)")
-    return int(limit - AROUND)

@@ -1,0 +1,53 @@
+"""Causal language modelling: predict the next token (Radford et al. 2018)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from qkv.common.batch import Following
+from qkv.data.store import Store
+from qkv.evaluation.score import Score
+from qkv.objectives.language import NextToken
+from qkv.objectives.parts import IGNORED
+from qkv.tasks.base import Array, Collate, Context, has_decoder, has_head
+from qkv.tasks.exam import Exam
+from qkv.tasks.language import WindowTask
+from qkv.tasks.perplexity import score_text
+
+
+class CausalTask(WindowTask):
+    """Every token of a window but the first of each document is a target."""
+
+    Settings: ClassVar[type[Any]] = NextToken
+    specials: ClassVar[str] = "gpt"
+    heads: ClassVar[tuple[str, ...]] = ("lm",)
+
+    def ended(self, ids: list[int], context: Context) -> list[int]:
+        """GPT's tokenizer adds nothing by itself: the end of a document is a token too."""
+        end = context.text.specials.get("end")
+        return ids if end is None or ids[-1:] == [end] else [*ids, end]
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """The target of each token is the one after it; the last token of a piece has none."""
+        windows = self.windows(store, context)
+
+        def make(rows: Array, rng: np.random.Generator) -> Following:
+            flat, lengths = windows.gather(rows)
+            wanted = np.append(flat[1:], IGNORED).astype(np.int64)
+            wanted[np.cumsum(lengths) - 1] = IGNORED
+            tokens = self.placed(flat, lengths, windows, context, rng)
+            return Following(tokens, torch.from_numpy(wanted))
+
+        return make
+
+    @classmethod
+    def can_score(cls, model: Any) -> bool:
+        """Score decoders that predict the next token."""
+        return has_head(model, "lm") and not has_decoder(model)
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Perplexity per token, word and byte."""
+        return score_text(self, exam)

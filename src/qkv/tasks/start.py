@@ -1,0 +1,39 @@
+"""Starting from the weights of another model: shared tensors by name, the rows of labels by the labels' names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from qkv.checkpoints.folder import Folder
+
+LABELLED = ("heads.classify.", "heads.distilled.", "heads.tag.")  # parameters with a row for each label
+
+
+def transfer(model: nn.Module, start: Folder, labels: Sequence[str] = ()) -> None:
+    """Copy what both models have. A label that the start does not know keeps its new row."""
+    theirs = start.model.state_dict()
+    rows = label_rows(start.labels, labels)
+    with torch.no_grad():
+        for name, mine in model.state_dict().items():
+            if name not in theirs:
+                continue
+            if name.startswith(LABELLED) and _is_by_label(mine, labels) and _is_by_label(theirs[name], start.labels):
+                if mine.shape[1:] == theirs[name].shape[1:]:
+                    for new, old in rows.items():
+                        mine[new] = theirs[name][old]
+            elif mine.shape == theirs[name].shape:
+                mine.copy_(theirs[name])
+
+
+def label_rows(old: Sequence[str], new: Sequence[str]) -> Mapping[int, int]:
+    """Return for each new label that the old model knows its old row; LABEL_3, a default name, is known as 3 too."""
+    known = {name: row for row, name in enumerate(old)}
+    found = {row: known.get(name, known.get(f"LABEL_{name}")) for row, name in enumerate(new)}
+    return {row: place for row, place in found.items() if place is not None}
+
+
+def _is_by_label(tensor: Tensor, labels: Sequence[str]) -> bool:
+    return tensor.dim() > 0 and tensor.shape[0] == len(labels)

@@ -1,0 +1,74 @@
+"""Texts, or pairs of texts, from the rows of a table: what classification and regression share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+from qkv.data.columns import as_name
+from qkv.data.config import DataConfig
+from qkv.data.examples import Classified, Rated
+from qkv.data.files import expand
+from qkv.data.labelled import find_columns
+from qkv.data.split import sentence_key
+from qkv.tasks.base import Context, Say, Task
+from qkv.tasks.batches import limit_of
+from qkv.tasks.exam import Exam
+
+Example = Classified | Rated
+
+
+def columns(data: DataConfig) -> dict[str, Any]:
+    """Return the columns and the format that a recipe names; those it does not name are recognised."""
+    named = {"text": data.text, "second": data.second, "label": data.label, "format": data.format}
+    return {key: value or None for key, value in named.items()}
+
+
+class TextTableTask(Task):
+    """One text or pair of texts in each row; the columns of a table are recognised."""
+
+    keeps_length: ClassVar[bool] = True
+    has_numbers: ClassVar[bool] = False  # the label column holds numbers
+
+    def resolved(self, say: Say) -> Self:
+        """Find the columns that the recipe does not name in the first training file, and say which they are."""
+        data = self.data
+        if data.text and data.label:
+            return self
+        path = expand(data.train)[0]
+        found = find_columns(path, **columns(data), number=self.has_numbers)
+        hint = ", by what stands in them; data.text and data.label say otherwise" if found.guessed else ""
+        say(f"{path}: {found}{hint}")
+        if not found.guessed:
+            return self
+        text, second, label = (as_name(column) for column in (found.text, found.second, found.label))
+        return replace(self, data=replace(data, text=text, second=second, label=label))
+
+    def texts(self, example: Example) -> Iterable[str]:
+        """Return the text, or both texts of a pair."""
+        return (example.text,) if example.second is None else (example.text, example.second)
+
+    def key(self, example: Example) -> str:
+        """Hold out by the text, or both texts of a pair."""
+        return sentence_key(f"{example.text}\n{example.second or ''}")
+
+    def encoded(self, examples: Sequence[Example], context: Context) -> Iterator[dict[str, Any]]:
+        """Tokenise texts and pairs, cut to the longest length; segments are kept where the model has them."""
+        limit, found = limit_of(context, self.data.max_length), dict[int, dict[str, Any]]()
+        for paired in (False, True):
+            some = [number for number, example in enumerate(examples) if (example.second is not None) == paired]
+            seconds = [examples[number].second or "" for number in some] if paired else None
+            encoded = context.text.encode([examples[number].text for number in some], seconds, max_length=limit)
+            for number, ids, segments in zip(some, encoded.ids, encoded.segments, strict=True):
+                found[number] = {"ids": ids} | ({"segments": segments} if context.num_segments > 1 else {})
+        return (found[number] for number in range(len(examples)))
+
+    def classified(self, exam: Exam, examples: Iterable[Example]) -> Iterator[tuple[Any, Any]]:
+        """Yield examples with what the model's `classify` says of them."""
+        for chunk in exam.chunks(examples):
+            for paired in (False, True):
+                some = [example for example in chunk if (example.second is not None) == paired]
+                seconds = [example.second or "" for example in some] if paired else None
+                if some:
+                    yield from zip(some, exam.model.classify([e.text for e in some], seconds), strict=True)
