@@ -15,6 +15,7 @@ from qkv.version import __version__
 if TYPE_CHECKING:
     from qkv.predict import Answer, Choice, Entity, Label, Model, Translation, build, info, load, save
     from qkv.runs.finetune import finetune
+    from qkv.runs.train import train
 
 __all__ = [
     "Answer",
@@ -29,6 +30,7 @@ __all__ = [
     "info",
     "load",
     "save",
+    "train",
 ]
 
 
@@ -40,6 +42,10 @@ def __getattr__(name: str) -> Any:
         from qkv.runs.finetune import finetune
 
         return finetune
+    if name == "train":
+        from qkv.runs.train import train
+
+        return train
     from qkv import predict
 
     return getattr(predict, name)

@@ -289,10 +289,7 @@ def test_pairs_without_a_question_follow_each_other(name: str, files: Made, tmp_
 
 
 def test_electra_asks_nothing_about_pairs_and_needs_two_segments(files: Made, tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError,
-        match=r"unknown key of ReplacedSettings 'objective.next_sentence' \(allowed: objective.rate, .*pairs, ",
-    ):
+    with pytest.raises(UsageError, match=r"unknown key of ReplacedSettings 'objective.next_sentence'"):
         made("pretrain-electra", tmp_path / "a", [files["blocks.txt"]], *PAIRED)
     changes = ("objective.pairs=true", *PAIRED[1:], "model.set.num_segments=1")
     with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):

@@ -45,17 +45,25 @@ OPTIONAL = {  # keys that only some tasks understand: each task says which in `o
 MOST = {"optim.layer_decay": 1.0, "data.held_out": 1.0}  # numbers that cannot be larger
 
 
-def check(recipe: Recipe) -> None:
-    """Stop a recipe that cannot work, before anything heavy starts."""
-    task = read_task(recipe.task, recipe.objective, recipe.data)
+def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) -> None:
+    """Stop a recipe that cannot work, before anything heavy starts.
+
+    Args:
+        recipe: as it was read.
+        task: a task of the caller's own instead of the recipe's.
+        reads_data: false where the caller brings batches of its own.
+    """
+    task = task or read_task(recipe.task, recipe.objective, recipe.data)
     if bool(recipe.model.preset) == bool(recipe.model.init):
         raise UsageError("a recipe names either model.preset or model.init, one of the two")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
     if recipe.model.init and not Path(recipe.model.init).is_dir():
         raise UsageError(f"model.init: {recipe.model.init} is not a folder")
-    if not recipe.data.train:
+    if reads_data and not recipe.data.train:
         raise UsageError("data.train names no file: --set data.train=FILE")
+    if not reads_data and not recipe.train.steps:
+        raise UsageError("batches of your own have no epochs: set train.steps")
     for paths in (recipe.data.train, recipe.data.valid, recipe.data.test):
         for path in paths:
             if not path.startswith(("phrasebook:", "hf:")):

@@ -18,6 +18,7 @@ from qkv.data.config import DataConfig
 from qkv.models import catalogue
 from qkv.recipes.check import options_of
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.own import Own
 from qkv.runs.stores import stores
 from qkv.tasks.base import Context, Task
 from qkv.tasks.table import read_task
@@ -46,25 +47,28 @@ class Prepared:
     valid: Any
 
 
-def prepare(recipe: Recipe, folder: Path, say: Say, *, task: Task | None = None) -> Prepared:
+def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> Prepared:
     """Make tokenizer, model and data; what an earlier try has made is taken as it is."""
-    task = (task or read_task(recipe.task, recipe.objective, recipe.data)).resolved(say)
+    own = own or Own()
+    task = own.task_for(recipe).resolved(say)
     start = read_folder(recipe.model.init) if recipe.model.init else None
-    tokenizer = None
-    if task.reads_text:
-        tokenizer = start.tokenizer if start else _tokenizer(recipe, task, folder, say)
-        if tokenizer is None:
-            raise UsageError(f"model.init: {recipe.model.init} has no tokenizer, and this task reads text")
-    facts = task.survey(task.examples(task.data.train), say)
+    tokenizer = start.tokenizer if start else None
+    facts: dict[str, Any] = {}
+    if own.batches is None:
+        if task.reads_text and tokenizer is None:
+            tokenizer = _tokenizer(recipe, task, folder, say)
+        facts = task.survey(task.examples(task.data.train), say)
     torch.manual_seed(recipe.train.seed)
     config = model_config(recipe, task, tokenizer, facts, start)
     context = Context(tokenizer, config, facts, say, options_of(recipe))
-    model = task.build(config)
-    task.check_model(model, context)
+    model = own.build(config) if own.model is not None else task.build(config)
+    if own.model is None:
+        task.check_model(model, context)
     if start is not None:
         task.load_start(model, start, Path(recipe.model.init), context)
-    root = Path(recipe.data.cache) if recipe.data.cache else folder / "data"
-    found = stores(task, context, root)
+    if own.batches is not None:
+        return Prepared(task, context, model, folder, None, None)
+    found = stores(task, context, Path(recipe.data.cache) if recipe.data.cache else folder / "data")
     if context.skipped.count:
         say(str(context.skipped))
     return Prepared(task, context, model, folder, *found)
@@ -94,6 +98,8 @@ def model_config(
 
 def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokenizer:
     """Train a tokenizer on the training texts, once."""
+    if recipe.model.init:
+        raise UsageError(f"model.init: {recipe.model.init} has no tokenizer, and this task reads text")
     kept = folder / "tokenizer"
     if (found := TextTokenizer.find(kept)) is not None:
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,18 @@ from typing import Any
 from torch import nn
 
 from qkv.checkpoints.folder import Folder, folder_files, read_folder, write_folder
+from qkv.checkpoints.weights import WHOLE, weight_bytes
 from qkv.common import disk
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
 from qkv.data.packing import Staged
-from qkv.data.store import Store
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
 from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.run_folder import claim
 from qkv.runs.stores import count_rows
@@ -38,24 +39,28 @@ from qkv.training.loop import Outcome, train
 from qkv.training.run import Job
 
 
-def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
-    """Train what a recipe says."""
-    check(recipe)
+def run_recipe(
+    recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say, own: Own | None = None
+) -> Outcome:
+    """Train what a recipe says, with parts of the caller's own where there are any."""
+    own = own or Own()
+    check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
     folder = Path(recipe.out)
     new = claim(folder, recipe, resume)
     try:
-        prepared = prepare(recipe, folder, say)
+        prepared = prepare(recipe, folder, say, own)
         model = prepared.model.to(where).train()
-        job = job_of(recipe, prepared, model, say)
+        job = job_of(recipe, prepared, model, say, own)
     except BaseException:
         if new:  # a run that never began leaves nothing, so that the next try can have its place
             disk.remove(folder)
         raise
-    say(f"{_count(model):,} weights, {count_rows(prepared.train):,} examples, {job.total:,} steps, on {where.type}")
+    examples = "" if prepared.train is None else f"{count_rows(prepared.train):,} examples, "
+    say(f"{_count(model):,} weights, {examples}{job.total:,} steps, on {where.type}")
     outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
-    if outcome.finished:
+    if outcome.finished and prepared.train is not None:
         finish_task(prepared, device)
     return outcome
 
@@ -81,21 +86,39 @@ def score_test(
     return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress)
 
 
-def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Job:
+def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: Own | None = None) -> Job:
     """Make what the loop is given."""
+    own = own or Own()
+    if own.batches is None:
+        batches, total, valid = _batches(recipe, prepared)
+    else:
+        batches, total, valid = own.batches, recipe.train.steps, own.valid_batches
+    objective = prepared.task.objective() if own.objective is None else own.objective
+    finish = _weights_alone if own.model is not None else _writer(prepared)
+    return Job(model, objective, batches, total, prepared.folder, valid, finish, say, own.callbacks)
+
+
+def _batches(recipe: Recipe, prepared: Prepared) -> tuple[Any, int, Any]:
+    """Return the training batches, the number of steps and the validation batches."""
     task, context, config = prepared.task, prepared.context, recipe.train
 
-    def loader(store: Store, shuffle: bool) -> Loader[Any]:
+    def loader(store: Any, shuffle: bool) -> Loader[Any]:
         sampler = task.sampler(store, context, tokens=config.tokens, seed=config.seed, shuffle=shuffle)
         epochs = None if shuffle else 1
         return Loader(sampler, task.collate(store, context), workers=config.workers, epochs=epochs)
 
     training, validation = loader(prepared.train, True), loader(prepared.valid, False)
+    total = config.steps or max(1, round(config.epochs * _epoch(training.sampler) / config.accumulate))
+    if isinstance(training.sampler, Staged):
+        training = replace(training, sampler=training.sampler.over(total * config.accumulate))
+    return training.iterate, total, lambda: (batch for batch, _ in validation.iterate())
 
-    def valid() -> Iterable[Any]:
-        return (batch for batch, _ in validation.iterate())
 
-    def finish(module: nn.Module, where: Path) -> None:
+def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
+    """Return what writes the model folder, or folders, of a task."""
+    task, context = prepared.task, prepared.context
+
+    def write(module: nn.Module, where: Path) -> None:
         for name, (numbers, part) in task.saved(module, context.config).items():
             tokenizer = _limited(context.tokenizer, task, numbers)
             found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
@@ -105,10 +128,13 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Jo
             for file, data in folder_files(found).items():  # the run's own folder keeps its other files
                 disk.replace_file(where / file, data)
 
-    total = config.steps or max(1, round(config.epochs * _batches(training.sampler) / config.accumulate))
-    if isinstance(training.sampler, Staged):
-        training = replace(training, sampler=training.sampler.over(total * config.accumulate))
-    return Job(model, task.objective(), training.iterate, total, prepared.folder, valid, finish, say)
+    return write
+
+
+def _weights_alone(module: nn.Module, where: Path) -> None:
+    """Write the weights of a module of the caller's own, which no config describes."""
+    where.mkdir(exist_ok=True)
+    disk.replace_file(where / WHOLE, weight_bytes(module.state_dict()))
 
 
 def _limited(tokenizer: TextTokenizer | None, task: Task, config: Any) -> TextTokenizer | None:
@@ -119,19 +145,12 @@ def _limited(tokenizer: TextTokenizer | None, task: Task, config: Any) -> TextTo
     return tokenizer.limited(min(longest, getattr(config, "max_length", longest)))
 
 
-def _batches(sampler: Sampler) -> int:
+def _epoch(sampler: Sampler) -> int:
     """Count the batches of the first epoch."""
-    return sum(1 for _ in _epoch(sampler))
-
-
-def _epoch(sampler: Sampler) -> Iterator[int]:
-    position = 0
-    while True:
-        pick = sampler.batch(position)
-        if pick.epoch > 0:
-            return
-        yield position
-        position = pick.next_position
+    count = position = 0
+    while (pick := sampler.batch(position)).epoch == 0:
+        count, position = count + 1, pick.next_position
+    return count
 
 
 def _count(model: nn.Module) -> int:

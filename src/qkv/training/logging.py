@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from qkv.common.progress import Bar
 from qkv.training.trackers import LogConfig, tracker_of
 
+Callback = Callable[[int, dict[str, float]], None]
+
 
 class RunLog:
     """Appends to metrics.jsonl and tells the tracker; on resuming, lines after the checkpoint are dropped."""
 
-    def __init__(self, folder: Path, config: LogConfig | None = None, *, from_step: int = 0) -> None:
+    def __init__(
+        self, folder: Path, config: LogConfig | None = None, *, from_step: int = 0, callbacks: Sequence[Callback] = ()
+    ) -> None:
+        self.callbacks = callbacks
         self.tracker = tracker_of(config or LogConfig(), folder, from_step)
         self.file = folder / "metrics.jsonl"
         kept = [line for line in self._lines() if line.get("step", 0) <= from_step] if from_step else []
@@ -26,6 +32,8 @@ class RunLog:
             out.write(json.dumps({"step": step, **values}) + "\n")
         if self.tracker is not None:
             self.tracker.write(step, values)
+        for callback in self.callbacks:
+            callback(step, values)
 
     def close(self) -> None:
         """Flush the tracker."""

@@ -65,7 +65,7 @@ def train(
     if found is not None:
         run.restore(found)
         job.say(f"resumed from step {run.step}")
-    written = RunLog(job.folder, log, from_step=run.step)
+    written = RunLog(job.folder, log, from_step=run.step, callbacks=job.callbacks)
     try:
         with Display(job.total, run.step, "training") as show, Stop() as stop:
             reason = _steps(run, written, show, stop)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +45,7 @@ class Job:
         valid: the validation batches, from the first each time, or None.
         finish: writes the model folder from the weights in the model.
         say: prints a line for the user.
+        callbacks: called with the step and the values of each line of the log.
     """
 
     model: nn.Module
@@ -55,6 +56,7 @@ class Job:
     valid: Callable[[], Iterable[Any]] | None
     finish: Callable[[nn.Module, Path], None]
     say: Callable[[str], None]
+    callbacks: Sequence[Callable[[int, dict[str, float]], None]] = ()
 
 
 class Run:

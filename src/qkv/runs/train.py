@@ -1,0 +1,57 @@
+"""`qkv.train(recipe, ...)`: a run from Python, with a task, objective, model or batches of your own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from torch import nn
+
+from qkv.common.config import override
+from qkv.recipes.schema import Recipe, Say, read_recipe
+from qkv.runs.own import Callback, Own
+from qkv.runs.run import run_recipe
+from qkv.tasks.base import Task
+from qkv.training.loop import Outcome
+
+
+def train(
+    recipe: str | PathLike[str] | Recipe,
+    *,
+    task: type[Task] | Task | None = None,
+    objective: Any = None,
+    model: nn.Module | Callable[[Any], nn.Module] | None = None,
+    batches: Callable[[int], Iterator[tuple[Any, int]]] | None = None,
+    valid_batches: Callable[[], Iterable[Any]] | None = None,
+    callbacks: Sequence[Callback] = (),
+    changes: dict[str, Any] | None = None,
+    resume: bool = False,
+    device: str | None = None,
+    say: Say | None = None,
+) -> Outcome:
+    """Train what a recipe says, with parts of your own where you give any; docs/extending.md has an example of each.
+
+    Args:
+        recipe: the name of a shipped recipe, a TOML file, or a `Recipe`.
+        task: your own task: a subclass of `qkv.tasks.base.Task`, or an instance.
+        objective: your own objective: called with the model and a batch, it returns losses.
+        model: your own module, or a function from the model config to one. The run's folder then holds its weights,
+            but is no model folder that `qkv.load` could read.
+        batches: your own batches: from a data position to an endless stream of (batch, position after it). The recipe
+            then needs no data, only train.steps.
+        valid_batches: validation batches to go with `batches`.
+        callbacks: called with the step and the values of each line of metrics.jsonl.
+        changes: keys of the recipe to change, for example {"train.steps": 100, "out": "runs/mine"}.
+        resume: continue a run that was stopped.
+        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
+        say: called with each line of progress; standard error if None.
+
+    Returns:
+        How the run ended. Its folder is the recipe's `out`: load it with `qkv.load`.
+    """
+    asked = recipe if isinstance(recipe, Recipe) else read_recipe(fspath(recipe))
+    own = Own(task, objective, model, batches, valid_batches, callbacks)
+    tell = say or (lambda line: print(line, file=sys.stderr))  # noqa: T201
+    return run_recipe(override(asked, changes or {}), resume=resume, device=device, say=tell, own=own)
