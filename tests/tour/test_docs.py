@@ -1,4 +1,4 @@
-"""What is printed is run: the blocks of README.md and docs/tour.md, README's commands and README's tree."""
+"""Runs the code blocks of README.md and docs/tour.md and the commands in README.md, and checks README's tree."""
 
 from __future__ import annotations
 
@@ -184,4 +184,4 @@ def test_demo_runs(tmp_path: Path) -> None:
     bleu = next(line.split()[1] for line in demo.stdout.splitlines() if line.startswith("BLEU"))
     assert float(bleu) >= 95
     assert (tmp_path / "runs" / "phrasebook" / "attention.svg").is_file()
-    assert "Now type:" in demo.stdout
+    assert "Now try:" in demo.stdout
