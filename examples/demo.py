@@ -66,7 +66,7 @@ def show_attention(model: qkv.Model) -> None:
     name = max(name for name in found.weights() if "cross" in name)
     weights = found.weights()[name][0].mean(0)  # over the heads
     rows, columns = ([model.tokenizer.token_of(i) or "" for i in ids] for ids in (target, source))
-    console.print(f"\nWhere each French token (row) attends to in the English sentence ({name}):")
+    console.print(f"\nWhat each French token (row) attends to in the English sentence ({name}):")
     console.print(heatmap(weights, rows, columns))
     save(RUN / "attention.svg", weights, rows, columns, title=SHOWN)
     console.print(f"The same as an SVG: {RUN / 'attention.svg'}")

@@ -36,10 +36,10 @@ def exact(prediction: str, gold: str) -> bool:
 
 def overlap(prediction: str, gold: str) -> float:
     """Return the bag-of-words F1 of two answers: 1 if both are empty, 0 if only one is."""
-    said, true = normalise(prediction).split(), normalise(gold).split()
-    if not said or not true:
-        return float(said == true)
-    return 2 * (Counter(said) & Counter(true)).total() / (len(said) + len(true))
+    predicted, wanted = normalise(prediction).split(), normalise(gold).split()
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    return 2 * (Counter(predicted) & Counter(wanted)).total() / (len(predicted) + len(wanted))
 
 
 def _wanted(golds: Sequence[str]) -> list[str]:

@@ -41,8 +41,8 @@ class BinaryF1:
 
     def add(self, prediction: Hashable, gold: Hashable) -> None:
         """Add one example."""
-        said, is_so = prediction == self._positive, gold == self._positive
-        self._counts.add({self._positive: (said and is_so, said, is_so)})
+        predicted, wanted = prediction == self._positive, gold == self._positive
+        self._counts.add({self._positive: (predicted and wanted, predicted, wanted)})
 
     def result(self) -> Score:
         """Return F1, with precision and recall as parts. It is 0 if the label is neither predicted nor gold."""

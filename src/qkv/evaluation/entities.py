@@ -59,8 +59,8 @@ class EntityF1:
         """Add the tags of one sentence."""
         if len(prediction) != len(gold):
             raise UsageError(f"a sentence has {len(gold)} gold tags but {len(prediction)} predicted ones")
-        said, true = set(spans(prediction)), set(spans(gold))
-        correct, predicted, wanted = (Counter(span.label for span in some) for some in (said & true, said, true))
+        found, right = set(spans(prediction)), set(spans(gold))
+        correct, predicted, wanted = (Counter(span.label for span in some) for some in (found & right, found, right))
         self._counts.add({label: (correct[label], predicted[label], wanted[label]) for label in predicted | wanted})
 
     def result(self) -> Score:

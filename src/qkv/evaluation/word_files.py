@@ -22,8 +22,8 @@ def score_file(path: str, vectors: Vectors, progress: Callable[[int], None]) -> 
     read: Any = read_analogies if analogies else read_pairs
     count = 0
     try:
-        for count, asked in enumerate(read(_lines(path)), 1):
-            metric.add(*asked)
+        for count, example in enumerate(read(_lines(path)), 1):
+            metric.add(*example)
             if count % STEP == 0:
                 progress(STEP)
         found = metric.result()

@@ -109,11 +109,11 @@ class Analogies:
         self._waiting: list[tuple[str, list[int]]] = []
         self._sections: defaultdict[str, Proportion] = defaultdict(Proportion)
         self._all = Proportion()
-        self._asked = 0
+        self._total = 0
 
     def add(self, section: str, a: str, b: str, c: str, d: str) -> None:
         """Add one analogy."""
-        self._asked += 1
+        self._total += 1
         if (places := self._vectors.find(a, b, c, d)) is not None:
             self._waiting.append((section, places))
         if len(self._waiting) >= self._batch:
@@ -122,10 +122,10 @@ class Analogies:
     def result(self) -> Score:
         """Return the share, with the share of each section and the coverage as parts."""
         self._flush()
-        need_examples("analogies", self._asked)
+        need_examples("analogies", self._total)
         if self._all.count == 0:
-            raise UsageError(f"none of {self._asked} analogies has vectors for all its words")
-        parts = {"coverage": self._all.count / self._asked}
+            raise UsageError(f"none of {self._total} analogies has vectors for all its words")
+        parts = {"coverage": self._all.count / self._total}
         parts |= {name: self._sections[name].value for name in sorted(self._sections)}
         return self._all.score("analogies", signature=f"method:3cosadd|{self._vectors.signature}", parts=parts)
 
@@ -150,11 +150,11 @@ class WordSimilarity:
         self._vectors = vectors
         self._ranks = Spearman()
         self._line = Pearson()
-        self._asked = 0
+        self._total = 0
 
     def add(self, first: str, second: str, judgement: float) -> None:
         """Add one pair."""
-        self._asked += 1
+        self._total += 1
         if (places := self._vectors.find(first, second)) is not None:
             one, other = self._vectors.unit_VD[places]
             cosine = float(one @ other)
@@ -163,10 +163,10 @@ class WordSimilarity:
 
     def result(self) -> Score:
         """Return Spearman's coefficient, with Pearson's and the coverage as parts."""
-        need_examples("word similarity", self._asked)
+        need_examples("word similarity", self._total)
         if self._ranks.count == 0:
-            raise UsageError(f"none of {self._asked} pairs has vectors for both its words")
+            raise UsageError(f"none of {self._total} pairs has vectors for both its words")
         score = self._ranks.result()
-        parts = {"coverage": score.count / self._asked, "pearson": self._line.result().value}
+        parts = {"coverage": score.count / self._total, "pearson": self._line.result().value}
         signature = f"{score.signature}|{self._vectors.signature}"
         return replace(score, name="word-similarity", signature=signature, parts=parts)
