@@ -86,7 +86,7 @@ def _texts(texts: Iterable[str]) -> Iterator[str]:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"text {number} contains half of a surrogate pair, which is not a character") from None
+            raise UsageError(f"text {number} holds half of a surrogate pair, which is no character") from None
         empty = empty and not text.strip()
         yield text
     if empty:
