@@ -1,9 +1,9 @@
-"""A linear model over the words of a text: what a classifier trained from first weights must beat.
+"""A bag-of-words baseline for classifiers trained from scratch.
 
     python benchmarks/bag_of_words.py stsa.binary.train.gz stsa.binary.dev.gz stsa.binary.test.gz
 
-Logistic regression on the counts of single words (scikit-learn); counts or presence, and the strength of the penalty,
-are chosen on the second file, and the third is scored once. Files of `label text` lines.
+Logistic regression on word counts (scikit-learn). Counts or presence, and the strength of the penalty, are chosen on
+the second file; the third is scored once. The files contain `label text` lines.
 """
 
 from __future__ import annotations

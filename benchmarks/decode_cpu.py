@@ -1,11 +1,12 @@
-"""Translating on two CPU cores in fp32: qkv beside CTranslate2 and transformers, in one run.
+"""Translation on two CPU cores in fp32: qkv, CTranslate2 and transformers compared in one run.
 
     pip install -c constraints.txt -e '.[export]' transformers
     python benchmarks/decode_cpu.py --out decode_cpu.json
 
-All sides: the same random transformer-base, the same ragged sources of 10 to 40 tokens, and translations of one given
-length, so that each does the same work. Each side has a process of its own, as two libraries of threads in one disturb
-each other. Sides take turns, in the other order in every second round; figures are medians of target tokens per second.
+All sides use the same random transformer-base, the same ragged sources of 10 to 40 tokens, and a fixed target length,
+so that they do the same work. Each side has its own process, because two threading libraries in one process disturb
+each other. The sides take turns, in reverse order in every second round. Figures are medians of target tokens per
+second.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from qkv.models.catalogue import PRESETS, build
 from qkv.models.skeleton import EncoderDecoder
 
 THREADS = 2
-PAUSE = 0.3  # threads of the side before wait busily for up to 0.2 s
+PAUSE = 0.3  # the threads of the previous side spin for up to 0.2 s
 NEVER = -1e9
 LINES = {"batch 32, beam 4": (32, 4), "batch 1, greedy": (1, 1)}
 
@@ -43,7 +44,7 @@ Side = Callable[[Ids, int, int], Ids]  # sources, beam, length -> targets
 
 
 def make_folder(path: Path) -> None:
-    """Write a random marian as Marian makes them: it starts from a last token without embedding, never said."""
+    """Write a random Marian model. As in Marian, the start token has no embedding and is never generated."""
     torch.manual_seed(0)
     preset = PRESETS["transformer-base"]
     pad = preset.vocab_size - 1
@@ -139,7 +140,7 @@ MAKERS = {"qkv": ours, "ctranslate2": ctranslate2, "transformers": transformers}
 
 
 def serve(name: str, path: Path, requests: Connection) -> None:
-    """Answer requests with translations and the seconds they took, in a process of one side."""
+    """Serve requests in the process of one side: return translations and the seconds they took."""
     logging.disable(logging.WARNING)
     torch.set_num_threads(THREADS)
     side = MAKERS[name](path)
@@ -150,7 +151,7 @@ def serve(name: str, path: Path, requests: Connection) -> None:
 
 
 def begin(name: str, path: Path) -> Connection:
-    """Start the process of a side; returns what to ask it by."""
+    """Start the process of a side and return the connection to it."""
     context = get_context("spawn")
     mine, its = context.Pipe()
     context.Process(target=serve, args=(name, path, its), daemon=True).start()
@@ -158,7 +159,7 @@ def begin(name: str, path: Path) -> Connection:
 
 
 def ask(side: Connection, *request: Any) -> tuple[Ids, float]:
-    """Let a side translate, and wait for it."""
+    """Have a side translate, and wait for the result."""
     time.sleep(PAUSE)
     side.send(request)
     said, seconds = side.recv()
@@ -166,7 +167,7 @@ def ask(side: Connection, *request: Any) -> tuple[Ids, float]:
 
 
 def measure(sides: dict[str, Connection], sources: Ids, beam: int, length: int, rounds: int) -> dict[str, Any]:
-    """Compare the sides on one batch: what they say, then how fast."""
+    """Compare the sides on one batch: first their output, then their speed."""
     said = {name: ask(side, sources, beam, length)[0] for name, side in sides.items()}
     assert all(len(target) == length for targets in said.values() for target in targets)
     same = {name: sum(map(list.__eq__, said["qkv"], targets)) / len(sources) for name, targets in said.items()}
@@ -186,10 +187,10 @@ def measure(sides: dict[str, Connection], sources: Ids, beam: int, length: int, 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--length", type=int, default=30, help="target tokens of each sentence")
+    parser.add_argument("--length", type=int, default=30, help="target tokens per sentence")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sides", nargs="+", default=list(MAKERS), choices=list(MAKERS))
-    parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--out", type=Path, help="write the figures to this file as JSON")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / "marian"
@@ -212,7 +213,7 @@ def main() -> None:
 
 
 def versions() -> dict[str, str]:
-    """Say what was compared, and where."""
+    """Return the versions and the machine."""
     from importlib.metadata import version
 
     cpu = next((line.split(":")[1] for line in _cpuinfo() if line.startswith("model name")), "unknown")

@@ -1,10 +1,11 @@
-"""Decoding on one GPU: qkv beside Hugging Face `transformers`, the same weights, the same forced lengths, in one run.
+"""Decoding on one GPU: qkv and Hugging Face `transformers` compared in one run, with the same weights and lengths.
 
     python benchmarks/decode_gpu.py --out decode.json
 
-Transformer-base (a Marian folder) greedy with one source and beam 4 with 64; GPT-2 124M greedy with 1 and 64 prompts,
-qkv with its recorded step compiled and not, the peer eagerly and, for GPT-2, with its static cache and torch.compile.
-bf16, random weights. Sides take turns; each figure is the median of the rounds, in tokens of the answers a second.
+Transformer-base (a Marian folder): greedy with 1 source and beam 4 with 64. GPT-2 124M: greedy with 1 and 64 prompts.
+qkv runs its CUDA graphs with and without compiling the step; `transformers` runs eagerly and, for GPT-2, also with its
+static cache and torch.compile. bf16, random weights. The sides take turns; figures are medians of generated tokens per
+second.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def theirs(model: Any, rows: list[list[int]], beam: int, length: int, **more: An
 
 def measure(sides: dict[str, Run], tokens: int, rounds: int) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for run in sides.values():  # recording, compiling
+    for run in sides.values():  # capture and compile
         run()
         run()
     for _ in range(rounds):
@@ -85,9 +86,9 @@ def measure(sides: dict[str, Run], tokens: int, rounds: int) -> dict[str, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--length", type=int, default=64, help="tokens of every answer")
+    parser.add_argument("--length", type=int, default=64, help="tokens to generate per sequence")
     parser.add_argument("--only", nargs="+", default=["base-1", "base-64", "gpt2-1", "gpt2-64"])
-    parser.add_argument("--no-compile", action="store_true", help="leave the compiled peer out")
+    parser.add_argument("--no-compile", action="store_true", help="skip the compiled transformers side")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     import transformers as hf

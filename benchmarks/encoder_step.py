@@ -1,11 +1,11 @@
-"""One BERT training step, qkv beside Hugging Face, in one run on the same ragged data.
+"""One BERT training step: qkv and Hugging Face compared in one run on the same ragged data.
 
-    python benchmarks/encoder_step.py                          # one GPU: bf16 autocast, eager and compiled peers
-    python benchmarks/encoder_step.py --device cpu --rounds 3  # fp32, peer with length-sorted batches
+    python benchmarks/encoder_step.py                          # one GPU: bf16 autocast, eager and compiled
+    python benchmarks/encoder_step.py --device cpu --rounds 3  # fp32, transformers with length-sorted batches
 
-Both sides: the same BERT shape, masked-token and next-sentence loss, the same sequences and one fused AdamW step in
-each round; the peer takes its padded batches one after the other and adds up the gradients. Rates are real tokens per
-second: padding is never counted. Sides take turns; each figure is the median of the rounds.
+Both sides use the same BERT shape, masked-token and next-sentence losses, the same sequences and one fused AdamW step
+per round. The Hugging Face side accumulates gradients over its padded batches. Rates are real tokens per second;
+padding is never counted. The sides take turns; each figure is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MASKED = 0.15
 
 @dataclass(frozen=True)
 class Data:
-    """Sequences of one round."""
+    """The sequences of one round."""
 
     ids: list[list[int]]
 
 
 def lengths(kind: str, longest: int, tokens: int, seed: int) -> list[int]:
-    """Draw lengths until the budget is full; the last sequence is cut to fit, so each round has as many tokens."""
+    """Draw lengths until the budget is full. The last sequence is cut to fit, so all rounds have the same size."""
     draw = torch.Generator().manual_seed(seed)
     found: list[int] = []
     while (left := tokens - sum(found)) > 0:
         if kind == "dense":
             length = longest
-        else:  # log-normal, as sentences and paragraphs are: median a sixth of the longest, a long tail
+        else:  # log-normal, like sentences and paragraphs: the median is a sixth of the longest
             length = int(math.exp(torch.randn((), generator=draw).item() * 0.8) * longest / 6)
         found.append(min(max(length, 8), longest, left))
     return found
@@ -65,7 +65,7 @@ def autocast(device: str) -> Any:
 
 
 def ours(args: argparse.Namespace, compiled: bool) -> tuple[Step, Callable[[Data], Any], torch.nn.Module]:
-    """qkv: one ragged row; the masked-token head sees the masked rows alone."""
+    """qkv: one ragged row; the masked-token head computes only the masked rows."""
     config = catalogue.preset(args.preset, heads=["pool", "mlm", "nsp"], attention_dropout=0.0)
     model = catalogue.build(config).to(args.device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
@@ -83,7 +83,7 @@ def ours(args: argparse.Namespace, compiled: bool) -> tuple[Step, Callable[[Data
         draw = torch.Generator().manual_seed(0)
         ids = torch.tensor([i for s in batch.ids for i in s], device=args.device)
         layout = Ragged.of([len(s) for s in batch.ids], args.device)
-        _ = layout.position_of  # the layout's derived rows are made once, outside the compiled step
+        _ = layout.position_of  # compute the layout's derived rows once, outside the compiled step
         rows = torch.randperm(len(ids), generator=draw)[: round(len(ids) * MASKED)].sort().values.to(args.device)
         pair = torch.zeros(len(batch.ids), dtype=torch.int64, device=args.device)
         return Tokens(ids, layout), rows, ids[rows], pair
@@ -114,7 +114,7 @@ def theirs(args: argparse.Namespace, compiled: bool, sort: bool) -> tuple[Step, 
         inputs = []
         for part in (rows[i : i + args.batch] for i in range(0, len(rows), args.batch)):
             width = max(map(len, part))
-            if compiled:  # one static shape, the kindest to the compiler; the last batch of a round is filled up too
+            if compiled:  # one static shape, best for the compiler; the last batch is filled up too
                 width, part = args.longest, part + [[0]] * (args.batch - len(part))
             ids = torch.zeros(len(part), width, dtype=torch.int64)
             mask = torch.zeros_like(ids)
@@ -148,10 +148,10 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["ragged", "dense"])
     parser.add_argument("--longest", type=int, default=512)
     parser.add_argument(
-        "--tokens", type=int, default=0, help="real tokens of a round (default: 32768 on CUDA, 2048 on CPU)"
+        "--tokens", type=int, default=0, help="real tokens per round (default: 32768 on CUDA, 2048 on CPU)"
     )
     parser.add_argument(
-        "--batch", type=int, default=0, help="sequences of a padded batch (default: 64 on CUDA, 8 on CPU)"
+        "--batch", type=int, default=0, help="sequences per padded batch (default: 64 on CUDA, 8 on CPU)"
     )
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--warmup", type=int, default=0)
@@ -181,7 +181,7 @@ def main() -> None:
     for kind in args.kinds:
         times: dict[str, list[float]] = {name: [] for name in sides}
         for number in range(args.warmup + args.rounds):
-            # Rounds repeat the seeds of the warm-up, where compiled sides met all their shapes.
+            # Rounds repeat the seeds of the warm-up, in which the compiled sides have seen all their shapes.
             batch = data(kind, args.longest, args.tokens, 30_522, args.seed + number % args.warmup)
             for name, (step, prepare, _) in sides.items():
                 prepared = prepare(batch)

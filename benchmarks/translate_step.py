@@ -1,11 +1,11 @@
-"""One training step of Transformer-base on ragged pairs: qkv beside Hugging Face's Marian, in one run.
+"""One training step of Transformer-base on ragged pairs: qkv and Hugging Face's Marian compared in one run.
 
     python benchmarks/translate_step.py --out step.json          # one GPU, bf16 autocast
 
-Both sides: the same shape and number of weights, the same pairs of at most 64 tokens, label smoothing 0.1, dropout 0.1
-on hidden states and none on attention weights, one fused AdamW step a round. qkv takes the pairs as a recipe does: one
-row, the step compiled and recorded. The peer takes one padded batch; compiled, padded to one static shape. Rates count
-real source and target tokens. Sides take turns; each figure is the median of the rounds.
+Both sides use the same shape and number of parameters, the same pairs of at most 64 tokens, label smoothing 0.1, hidden
+dropout 0.1, no attention dropout, and one fused AdamW step per round. qkv runs as in a recipe: one ragged row, with the
+step compiled and captured as a CUDA graph. Marian takes one padded batch; when compiled, padded to one static shape.
+Rates count real source and target tokens. The sides take turns; each figure is the median over the rounds.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from qkv.training.run import Job, Run
 
 Pair = tuple[list[int], list[int]]
 Data = list[list[Pair]]
-Step = Callable[[int], None]  # over the batch of this number; batches are made on the host beforehand
+Step = Callable[[int], None]  # runs the batch with this number; batches are made on the host in advance
 
 
 def pairs(number: int, longest: int, vocabulary: int, seed: int) -> list[Pair]:
-    """Log-normal lengths, as sentences have, the median a third of the longest; sides of a pair differ by a fifth."""
+    """Draw log-normal lengths with a median of a third of the longest; the two sides differ by about a fifth."""
     draw = torch.Generator().manual_seed(seed)
 
     def ids(median: float, spread: float) -> list[int]:
@@ -113,9 +113,11 @@ def theirs(args: argparse.Namespace, data: Data, compiled: bool) -> tuple[Step, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=1024, help="of a step")
+    parser.add_argument("--pairs", type=int, default=1024, help="pairs per step")
     parser.add_argument("--longest", type=int, default=64)
-    parser.add_argument("--seeds", type=int, default=8, help="different batches, all met in the warm-up")
+    parser.add_argument(
+        "--seeds", type=int, default=8, help="number of different batches, all of them seen in the warm-up"
+    )
     parser.add_argument("--rounds", type=int, default=16)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
@@ -138,7 +140,7 @@ def main() -> None:
             if number >= args.seeds:
                 rates[name].append(tokens[number % args.seeds] / (time.perf_counter() - start))
     medians = {name: statistics.median(found) for name, found in rates.items()}
-    print(f"{args.pairs} pairs, {statistics.mean(tokens):,.0f} real tokens a step")
+    print(f"{args.pairs} pairs, {statistics.mean(tokens):,.0f} real tokens per step")
     for name, rate in medians.items():
         print(f"{name:<20}{rate:>12,.0f} tok/s   qkv is {medians['qkv'] / rate:.2f} x")
     import transformers

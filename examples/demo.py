@@ -1,4 +1,4 @@
-"""What `make demo` runs: a translator trained from nothing, scored on unseen sentences, asked, and looked into."""
+"""What `make demo` runs: train a translator from scratch, score it, translate, and show its attention."""
 
 from __future__ import annotations
 
@@ -24,52 +24,52 @@ SENTENCES = [
     "We found a goose and we sold it.",
     "Does your friend like the old houses?",
 ]
-LOOKED_AT = "The small cat does not see the red apple."
+SHOWN = "The small cat does not see the red apple."
 console = Console()
 
 
 def train() -> None:
-    """Train, or go on with a run that was stopped; a run that is done is taken as it is."""
+    """Train the model, or resume a stopped run. If the run is finished, do nothing."""
     if (RUN / "model.safetensors").is_file():
-        console.print(f"{RUN} is trained already (remove it to train again).")
+        console.print(f"{RUN} is already trained (remove it to train again).")
         return
     resume = ["--resume"] if (RUN / "recipe.toml").is_file() else []
     start = time.perf_counter()
     command = [sys.executable, "-m", "qkv", "train", "phrasebook", *resume, "--set", "data.test=[]"]  # scored below
     if subprocess.run(command, check=False).returncode:
-        sys.exit("the training failed; see the line above")
+        sys.exit("training failed; see the line above")
     console.print(f"Trained in {time.perf_counter() - start:.0f} seconds.")
 
 
 def score() -> None:
-    """Print BLEU on sentences that were held out."""
+    """Print BLEU on the held-out sentences."""
     console.print("\nOn 1,000 unseen sentences:")
     subprocess.run([sys.executable, "-m", "qkv", "evaluate", str(RUN), "phrasebook:test"], check=True)
 
 
 def translate(model: qkv.Model) -> None:
-    """Ask for some translations."""
+    """Translate some new sentences."""
     table = Table("English", "French", title="New sentences")
     for english, french in zip(SENTENCES, model.translate(SENTENCES), strict=True):
         table.add_row(english, french)
     console.print(table)
 
 
-def look(model: qkv.Model) -> None:
-    """Show which English token each French token looks at, in the last layer of the decoder."""
+def show_attention(model: qkv.Model) -> None:
+    """Show which English tokens each French token attends to, in the last layer of the decoder."""
     assert model.tokenizer is not None
-    french = model.translate([LOOKED_AT])
-    source, target = model.tokenizer.encode([LOOKED_AT]).ids[0], model.tokenizer.encode(french).ids[0]
+    french = model.translate([SHOWN])
+    source, target = model.tokenizer.encode([SHOWN]).ids[0], model.tokenizer.encode(french).ids[0]
     read = [model.config.start_id, *target[:-1]]
     with capture(model.module) as found:
         model.module(Pairs(Tokens.of([source], device=model.device), Tokens.of([read], device=model.device)))
     name = max(name for name in found.weights() if "cross" in name)
     weights = found.weights()[name][0].mean(0)  # over the heads
     rows, columns = ([model.tokenizer.token_of(i) or "" for i in ids] for ids in (target, source))
-    console.print(f"\nWhere each French token (row) looks in the English sentence ({name}):")
+    console.print(f"\nWhat each French token (row) attends to in the English sentence ({name}):")
     console.print(heatmap(weights, rows, columns))
-    save(RUN / "attention.svg", weights, rows, columns, title=LOOKED_AT)
-    console.print(f"The same as a picture: {RUN / 'attention.svg'}")
+    save(RUN / "attention.svg", weights, rows, columns, title=SHOWN)
+    console.print(f"The same as an SVG: {RUN / 'attention.svg'}")
 
 
 def main() -> None:
@@ -78,9 +78,9 @@ def main() -> None:
     score()
     model = qkv.load(RUN)
     translate(model)
-    look(model)
+    show_attention(model)
     command = shutil.which("qkv", path=str(Path(sys.executable).parent)) or f"{sys.executable} -m qkv"
-    console.print("\nNow type:")
+    console.print("\nNow try:")
     console.print(f"  {command} translate {RUN} 'The old man has lost his keys.'", soft_wrap=True)
     console.print(f"  {command} info {RUN}", soft_wrap=True)
     console.print(f"  {command} train translate --set data.train=[your.en,your.fr]", soft_wrap=True, markup=False)

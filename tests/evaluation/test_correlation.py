@@ -126,5 +126,5 @@ def test_wrong_use():
         Spearman(cap=0)
     metric = Spearman()
     metric.add(1, 2)
-    with pytest.raises(UsageError, match="example 1 holds"):
+    with pytest.raises(UsageError, match="example 1 contains"):
         metric.add(math.nan, 2)

@@ -75,5 +75,5 @@ def test_a_hopeless_model_is_infinite_not_a_warning():
 
 
 def test_wrong_use():
-    with pytest.raises(UsageError, match="not negative: -1, 0, 0"):
+    with pytest.raises(UsageError, match="not be negative: -1, 0, 0"):
         Perplexity().add(1.0, -1)

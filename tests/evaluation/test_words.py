@@ -102,7 +102,7 @@ def test_reading():
 
 @pytest.mark.parametrize("line", ["one two three", "a b c d e"])
 def test_lines_that_are_no_analogy(line):
-    with pytest.raises(UsageError, match="line 2 holds"):
+    with pytest.raises(UsageError, match="line 2 has"):
         list(read_analogies([": s", line]))
 
 

@@ -122,8 +122,8 @@ def test_word_vectors_from_the_command_line(vectors: Any, tmp_path: Path) -> Non
     [
         ("one two\n", "neither an analogy (four words) nor two words and a number"),
         ("one two three\n", "neither an analogy"),
-        ("# nothing\n\n", "asks nothing"),
-        (": part\nworda wordb wordc\n", "line 2 holds 3 words where an analogy has 4"),
+        ("# nothing\n\n", "no analogies and no pairs"),
+        (": part\nworda wordb wordc\n", "line 2 has 3 words, but an analogy has 4"),
         ("wordaa wordab 1\nwordaa wordab many\n", "line 2 is not two words and a number"),
         ("wordaa wordab wordac unheard\n", "none of 1 analogies has vectors"),
         (": part\n", "analogies of 0 examples"),

@@ -1,4 +1,4 @@
-"""What is printed is run: the blocks of README.md and docs/tour.md, README's commands and README's tree."""
+"""Runs the code blocks of README.md and docs/tour.md and the commands in README.md, and checks README's tree."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", *["train"] * 5, "evaluate", "translate", "translate"]
+    asked = ["translate", "train", "translate", *["train"] * 4, "evaluate", "translate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -184,4 +184,4 @@ def test_demo_runs(tmp_path: Path) -> None:
     bleu = next(line.split()[1] for line in demo.stdout.splitlines() if line.startswith("BLEU"))
     assert float(bleu) >= 95
     assert (tmp_path / "runs" / "phrasebook" / "attention.svg").is_file()
-    assert "Now type:" in demo.stdout
+    assert "Now try:" in demo.stdout

@@ -1,4 +1,4 @@
-"""Where examples come from, and how they are read: the table `[data]` of a recipe."""
+"""The `[data]` table of a recipe: where examples come from and how to read them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ class DataConfig:
     """Where examples come from.
 
     Attributes:
-        train: files of the training examples; two aligned files for translation; or the built-in "phrasebook".
-        valid: files of the validation examples; where there are none, a share of the training examples is held out.
-        test: files that are scored at the end.
-        format: tsv, csv, jsonl, parquet or label-first (a label, a blank, the text), where the name does not tell it.
-        unit: what a document is in plain text: line, blank (blank lines between documents) or file. Of a table (csv,
-            tsv, jsonl, parquet) each row is one: the column `text`, or the first with a usual name.
-        text: the column of the text; recognised by its name, else by what stands in it, where it is empty.
-        second: the column of the second text of a pair, or empty.
-        label: the column of the label; recognised by its name, else by what stands in it, where it is empty.
-        separator: what stands between several labels of one example, or empty for one label each.
-        max_length: longest sequence in tokens; longer ones are cut, and of aligned texts left out.
-        short: for language models, tokens of a window in the first nine tenths of the steps and in validation, before
-            windows of max_length, as BERT was trained; 0 for max_length from the first step. Half of the short ones
-            begin at a random one of the learned positions, so that none is new to the long ones.
-        held_out: share of the training examples for validation where there is no validation file.
-        skip_bad: count bad rows and go on, instead of stopping at the first.
-        cache: where tokenised examples are kept; beside the run where it is empty.
-        dropout: for translate, classify (single texts) and tag with a BPE tokenizer, the share of merges that is left
-            out at random each time a training text is read (BPE-dropout); 0 for none. Token budgets count texts without
-            it.
-        mix: for the task mixture, a table for each part, named by its task: files (patterns of those it reads among the
-            files above) and any of format, unit, text, second, label, max_length and dropout where they differ.
+        train: the training files. For translation, two aligned files. "phrasebook" is the built-in corpus.
+        valid: the validation files. If empty, a share of the training examples is held out (`held_out`).
+        test: files to score when training is done.
+        format: tsv, csv, jsonl, parquet or label-first (a label, a space, the text). If empty, the file name decides.
+        unit: what counts as one document in plain text: line, blank (documents separated by blank lines) or file. In
+            a table (csv, tsv, jsonl, parquet) each row is one document, read from the column `text` or the first
+            column with a common name.
+        text: the column with the text. If empty, it is detected by name, then by content.
+        second: the column with the second text of a pair, if there is one.
+        label: the column with the label. If empty, it is detected by name, then by content.
+        separator: the separator between labels in multi-label data. If empty, each example has one label.
+        max_length: the maximum sequence length in tokens. Longer sequences are truncated; longer translation pairs are
+            dropped.
+        short: for language models, the window length for the first 90 % of the steps and for validation; after that
+            windows have max_length tokens, as in BERT's own training. 0 uses max_length throughout. With learned
+            positions, half of the short windows start at a random position, so that every position is trained.
+        held_out: the share of training examples held out for validation if there is no validation file.
+        skip_bad: skip rows that cannot be used and count them, instead of stopping at the first one.
+        cache: where to keep tokenised examples. If empty, in the run's folder.
+        dropout: BPE-dropout for translate, classify (single texts) and tag with a BPE tokenizer: the probability of
+            skipping a merge each time a training text is read. 0 turns it off. Token budgets are counted without it.
+        mix: for the task mixture, one table per part, named after its task: files (patterns that select some of the
+            files above) and any of format, unit, text, second, label, max_length and dropout that differ.
     """
 
     train: tuple[str, ...] = ()
@@ -54,10 +55,10 @@ class DataConfig:
 
     @property
     def bad(self) -> str:
-        """What readers do about bad rows: "skip" or "stop"."""
+        """What readers do with bad rows: "skip" or "stop"."""
         return "skip" if self.skip_bad else "stop"
 
     @property
     def document(self) -> dict[str, Any]:
-        """What a document is."""
+        """The reader's arguments that define a document."""
         return {"unit": self.unit, "column": self.text}

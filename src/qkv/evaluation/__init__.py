@@ -1,5 +1,5 @@
-"""How good is it: metrics that stream, each with a 95 % interval and a signature.
+"""Streaming metrics, each with a 95 % interval and a signature.
 
-A metric is a class with `add(...)`, called once per example, and `result()`, which gives a `Score`. Memory does not
-grow with the number of examples.
+A metric is a class with two methods: call `add(...)` once per example, then `result()` to get a `Score`. Memory use
+does not grow with the number of examples.
 """

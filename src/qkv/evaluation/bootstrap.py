@@ -1,14 +1,14 @@
-"""One interval for every metric that is a function of sums: the streaming Poisson bootstrap.
+"""Confidence intervals for every metric that is a function of sums: the streaming Poisson bootstrap.
 
-The bootstrap draws n of n examples with replacement, so each example comes Binomial(n, 1/n) times: nearly Poisson(1),
-and that needs no n. Each example gets its own weights, and only the weighted sums of each replica are kept (Chamandy et
-al. 2012, "Estimating Uncertainty for Massive Data Streams").
+The bootstrap draws n of n examples with replacement, so each example is drawn Binomial(n, 1/n) times. That is nearly
+Poisson(1), which does not require knowing n. Each example gets its own weights, and only the weighted sums of each
+replica are kept (Chamandy et al. 2012, "Estimating Uncertainty for Massive Data Streams").
 
     examples -> statistics, K numbers each       [batch, K]
              -> Poisson(1) weights               [batch, R]
-    sums_RK += weights.T @ statistics            memory: R x K, whatever the number of examples
+    sums_RK += weights.T @ statistics            memory: R x K, independent of the number of examples
 
-The weights of an example depend on the seed and its number alone. So two metrics with one seed resample alike.
+The weights of an example depend only on the seed and its index, so two metrics with the same seed resample alike.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from qkv.evaluation.score import Score, around, need_examples
 
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
-"""From the sums of each replica to its value, nan where undefined. Shape: [R, K] -> [R]."""
+"""Maps the sums of each replica to its value, or nan if undefined. Shape: [R, K] -> [R]."""
 
 BATCH = 256
 PER_STEP = 16
-"""One step of Philox gives four numbers of 64 bits: sixteen of 16 bits."""
+"""One Philox step gives four 64-bit numbers, that is sixteen 16-bit numbers."""
 
 
 def _poisson_table() -> NDArray[np.uint8]:
-    """Return how often an example comes, for each number of 16 bits. Shape: [65536].
+    """Return how often an example is drawn, for each 16-bit random number. Shape: [65536].
 
-    One look in a table is several times faster than drawing Poisson numbers; its mean is right to 0.0001.
+    A table lookup is several times faster than drawing Poisson numbers, and its mean is accurate to 0.0001.
     """
     mass = [math.exp(-1) / math.factorial(count) for count in range(12)]
     ends = np.rint(np.cumsum(mass) * 2**16)
@@ -45,12 +45,12 @@ _TABLE = _poisson_table()
 
 
 class Bootstrap:
-    """Sums over examples, of the data and of R resampled copies of it.
+    """Sums over the examples, and over R resampled copies of them.
 
     Args:
-        columns: K, how many numbers an example gives.
-        replicas: R, how many resampled copies.
-        seed: of the resampling.
+        columns: K, the number of statistics per example.
+        replicas: R, the number of resampled copies.
+        seed: the seed of the resampling.
     """
 
     def __init__(self, columns: int, *, replicas: int = 1000, seed: int = 0) -> None:
@@ -66,11 +66,11 @@ class Bootstrap:
 
     @property
     def signature(self) -> str:
-        """How the interval was made."""
+        """How the interval was computed."""
         return f"ci:poisson-bootstrap-{self._replicas}-seed-{self._seed}"
 
     def add(self, row: Sequence[float], columns: Sequence[int] | None = None) -> None:
-        """Add the numbers of one example: all K, or those of some columns where the rest are zero."""
+        """Add the statistics of one example: all K, or only some columns if the others are zero."""
         if self._waiting == BATCH:
             self._flush()
         if columns is None:
@@ -81,7 +81,7 @@ class Bootstrap:
         self._waiting += 1
 
     def widen(self, columns: int) -> None:
-        """Make room for more columns; so far they were zero."""
+        """Add columns, with zeros for the examples so far."""
         more = columns - len(self._totals)
         self._rows = np.pad(self._rows, ((0, 0), (0, more)))
         self._totals = np.pad(self._totals, (0, more))
@@ -93,7 +93,7 @@ class Bootstrap:
         return self._totals.copy()
 
     def interval(self, statistic: Statistic) -> tuple[float, float]:
-        """Return the 2.5 and 97.5 percentiles of the replicas, or nan where none is defined."""
+        """Return the 2.5 and 97.5 percentiles over the replicas, or nan if all replicas are undefined."""
         self._flush()
         values = statistic(self._sums_RK)
         values = np.sort(values[~np.isnan(values)])
@@ -111,14 +111,14 @@ class Bootstrap:
         parts: Mapping[str, float] | None = None,
         undefined: float = 0.0,
     ) -> Score:
-        """Return the value of all examples with its interval.
+        """Return the value over all examples with its interval.
 
         Args:
-            name: of the metric.
-            statistic: what to compute from the sums.
-            signature: what was computed; how the interval was made is written behind it.
-            parts: further numbers.
-            undefined: the value where the statistic is nan. Undefined replicas are left out.
+            name: the name of the metric.
+            statistic: computes the value from the sums.
+            signature: how the value was computed. How the interval was computed is appended.
+            parts: additional numbers.
+            undefined: the value if the statistic is nan. Undefined replicas are ignored.
         """
         need_examples(name, self.count)
         value = float(statistic(self.totals()[None])[0])
@@ -137,7 +137,7 @@ class Bootstrap:
         rows, first = self._rows[: self._waiting], self.count - self._waiting
         good = np.isfinite(rows).all(axis=1)
         if not good.all():
-            raise UsageError(f"example {first + int(np.argmin(good))} holds a number that is not finite")
+            raise UsageError(f"example {first + int(np.argmin(good))} contains a number that is not finite")
         self._totals += rows.sum(axis=0)
         self._sums_RK += self._weights(first, len(rows)).T @ rows
         rows[:] = 0
@@ -145,7 +145,7 @@ class Bootstrap:
 
     def _weights(self, first: int, count: int) -> Array:
         """Return the weights of some examples. Shape: [count, R]."""
-        # Philox is counter-based (Salmon et al. 2011): an example's place in the stream is its number.
+        # Philox is counter-based (Salmon et al. 2011), so the index of an example is its position in the stream.
         source = np.random.Philox(key=self._seed, counter=first * self._steps)
         bits = source.random_raw(count * self._steps * PER_STEP // 4).view(np.uint16)
         return _TABLE.take(bits).reshape(count, -1)[:, : self._replicas].astype(np.float64)

@@ -1,4 +1,4 @@
-"""One label, or a set of labels, per example: accuracy, F1, Matthews."""
+"""Metrics for single-label and multi-label classification: accuracy, F1, Matthews correlation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AVERAGES = {"micro": counts.micro_f1, "macro": counts.macro_f1}
 class Accuracy:
     """The share of examples whose prediction equals the gold label.
 
-    Given sets of labels it is the exact match (subset accuracy) of multi-label classification.
+    For sets of labels this is exact match (subset accuracy).
     """
 
     def __init__(self, *, name: str = "accuracy") -> None:
@@ -24,28 +24,28 @@ class Accuracy:
         self._hits = Proportion()
 
     def add(self, prediction: object, gold: object) -> None:
-        """Compare one example."""
+        """Add one example."""
         self._hits.add(bool(prediction == gold))
 
     def result(self) -> Score:
-        """Return the share, with Wilson's interval."""
+        """Return the accuracy with a Wilson interval."""
         return self._hits.score(self._name)
 
 
 class BinaryF1:
-    """F1 of one label against all others (GLUE's MRPC and QQP)."""
+    """F1 of one label against all others (MRPC and QQP in GLUE)."""
 
     def __init__(self, *, positive: Hashable = 1, replicas: int = 1000, seed: int = 0) -> None:
         self._positive = positive
         self._counts = LabelCounts(replicas=replicas, seed=seed)
 
     def add(self, prediction: Hashable, gold: Hashable) -> None:
-        """Compare one example."""
-        said, is_so = prediction == self._positive, gold == self._positive
-        self._counts.add({self._positive: (said and is_so, said, is_so)})
+        """Add one example."""
+        predicted, wanted = prediction == self._positive, gold == self._positive
+        self._counts.add({self._positive: (predicted and wanted, predicted, wanted)})
 
     def result(self) -> Score:
-        """Return F1; precision and recall are parts. It is 0 where the label is neither predicted nor gold."""
+        """Return F1, with precision and recall as parts. It is 0 if the label is neither predicted nor gold."""
         parts = counts.rates(self._counts.of(self._positive)) if self._counts.labels else {}
         parts.pop("f1", None)
         signature = f"average:binary|positive:{self._positive}"
@@ -53,12 +53,12 @@ class BinaryF1:
 
 
 class F1:
-    """F1 of classification into two or more classes.
+    """F1 for classification into two or more classes.
 
     Args:
-        average: "macro", the mean over the labels that were seen, or "micro", over all examples.
-        replicas: of the bootstrap.
-        seed: of the bootstrap.
+        average: "macro", the mean over the labels seen, or "micro", over all examples.
+        replicas: the number of bootstrap replicas.
+        seed: the seed of the bootstrap.
     """
 
     def __init__(self, *, average: str = "macro", replicas: int = 1000, seed: int = 0) -> None:
@@ -68,16 +68,16 @@ class F1:
         self._counts = LabelCounts(replicas=replicas, seed=seed)
 
     def add(self, prediction: Hashable, gold: Hashable) -> None:
-        """Compare one example."""
+        """Add one example."""
         self._counts.add(_against([prediction], [gold]))
 
     def result(self) -> Score:
-        """Return F1; the F1 of each label is a part."""
+        """Return F1, with the F1 of each label as parts."""
         return _f1_score("f1", self._counts, self._average, "task:single-label")
 
 
 class MultiLabelF1:
-    """F1 of sets of labels. Arguments are those of `F1`."""
+    """F1 for sets of labels. Takes the same arguments as `F1`."""
 
     def __init__(self, *, average: str = "micro", replicas: int = 1000, seed: int = 0) -> None:
         if average not in AVERAGES:
@@ -86,24 +86,24 @@ class MultiLabelF1:
         self._counts = LabelCounts(replicas=replicas, seed=seed)
 
     def add(self, prediction: Collection[Hashable], gold: Collection[Hashable]) -> None:
-        """Compare the sets of one example; either may be empty."""
+        """Add one example; either set may be empty."""
         if isinstance(prediction, str) or isinstance(gold, str):
-            raise UsageError(f"labels come as a collection, not as a string: {prediction!r}, {gold!r}")
+            raise UsageError(f"labels must be given as a collection, not as a string: {prediction!r}, {gold!r}")
         self._counts.add(_against(set(prediction), set(gold)))
 
     def result(self) -> Score:
-        """Return F1; the F1 of each label is a part."""
+        """Return F1, with the F1 of each label as parts."""
         return _f1_score("f1", self._counts, self._average, "task:multi-label")
 
 
 class Matthews:
-    """Matthews' correlation coefficient, for two or more classes (GLUE's CoLA). It is 0 where it is undefined."""
+    """Matthews correlation coefficient for two or more classes (CoLA in GLUE). It is 0 if undefined."""
 
     def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
         self._counts = LabelCounts(replicas=replicas, seed=seed)
 
     def add(self, prediction: Hashable, gold: Hashable) -> None:
-        """Compare one example."""
+        """Add one example."""
         self._counts.add(_against([prediction], [gold]))
 
     def result(self) -> Score:

@@ -1,4 +1,4 @@
-"""Numbers against numbers: Pearson, Spearman, squared error."""
+"""Metrics for regression: Pearson, Spearman, mean squared error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qkv.evaluation.score import Score, around, need_examples
 
 
 class Pearson:
-    """The linear correlation of predictions with gold numbers. It is nan where one side is constant."""
+    """Pearson correlation of predictions with gold values. It is nan if either side is constant."""
 
     def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
         self._sums = Bootstrap(6, replicas=replicas, seed=seed)
@@ -26,7 +26,7 @@ class Pearson:
         """Add one pair."""
         if self._origin is None:
             self._origin = prediction, gold
-        # Counting from the first pair keeps the squares small: far from 0, their differences would lose all digits.
+        # Subtracting the first pair keeps the squares small; far from 0, their differences would lose all precision.
         x, y = prediction - self._origin[0], gold - self._origin[1]
         self._sums.add((1, x, y, x * x, y * y, x * y))
 
@@ -42,13 +42,13 @@ def _pearson(sums_RK: Array) -> Array:
 
 
 def _spread(n: Array, x: Array, xx: Array) -> Array:
-    """Return n² times the variance; what rounding alone can make is 0, so that a constant replica stays undefined."""
+    """Return n² times the variance, with rounding errors set to 0 so that a constant replica stays undefined."""
     spread = n * xx - x * x
     return np.where(spread > 1e-13 * n * xx, spread, 0.0)
 
 
 class MeanSquaredError:
-    """The mean of squared differences."""
+    """The mean squared error."""
 
     def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
         self._sums = Bootstrap(3, replicas=replicas, seed=seed)
@@ -59,7 +59,7 @@ class MeanSquaredError:
         self._sums.add((1, error * error, abs(error)))
 
     def result(self) -> Score:
-        """Return the mean; its root and the mean absolute error are parts."""
+        """Return the mean squared error, with its root and the mean absolute error as parts."""
         need_examples("mse", self._sums.count)
         count, squares, absolutes = (float(total) for total in self._sums.totals())
         parts = {"rmse": math.sqrt(squares / count), "mae": absolutes / count}
@@ -67,19 +67,19 @@ class MeanSquaredError:
 
 
 class Spearman:
-    """The correlation of ranks. It is nan where one side is constant.
+    """Spearman rank correlation. It is nan if either side is constant.
 
-    Ranks are no function of sums, so pairs are kept as float32, 8 bytes each, up to `cap`. From there on a uniform
-    sample of `cap` pairs is kept (algorithm R, Vitter 1985), and the signature says so.
+    Ranks cannot be computed from sums, so up to `cap` pairs are kept as float32, 8 bytes per pair. Beyond that, a
+    uniform sample of `cap` pairs is kept (algorithm R, Vitter 1985), and the signature says so.
 
     Args:
-        cap: pairs that are kept.
-        seed: of the sample.
+        cap: the maximum number of pairs to keep.
+        seed: the seed of the sample.
     """
 
     def __init__(self, *, cap: int = 1_000_000, seed: int = 0) -> None:
         if cap < 1:
-            raise UsageError(f"the cap must be at least 1, not {cap}")
+            raise UsageError(f"cap must be at least 1, not {cap}")
         self.count = 0
         self._cap = cap
         self._draw = np.random.default_rng(seed)
@@ -88,7 +88,7 @@ class Spearman:
     def add(self, prediction: float, gold: float) -> None:
         """Add one pair."""
         if not (math.isfinite(prediction) and math.isfinite(gold)):
-            raise UsageError(f"example {self.count} holds a number that is not finite: {prediction}, {gold}")
+            raise UsageError(f"example {self.count} contains a number that is not finite: {prediction}, {gold}")
         self.count += 1
         if self.count <= self._cap:
             self._x.append(prediction)
@@ -97,7 +97,7 @@ class Spearman:
             self._x[place], self._y[place] = prediction, gold
 
     def result(self) -> Score:
-        """Return the coefficient, from -1 to 1, with the interval of Fisher's transformation."""
+        """Return the coefficient, from -1 to 1, with an interval from Fisher's transformation."""
         need_examples("spearman", self.count)
         x, y = _ranks(self._x), _ranks(self._y)
         value = float(_pearson(_moments(x, y))[0])
@@ -113,7 +113,7 @@ def _moments(x: Array, y: Array) -> Array:
 
 
 def _ranks(values: array[float]) -> Array:
-    """Return ranks from 1; equal values share the mean of their ranks."""
+    """Return ranks from 1; equal values get their mean rank."""
     numbers: NDArray[np.float32] = np.frombuffer(values, dtype=np.float32)
     _, place, times = np.unique(numbers, return_inverse=True, return_counts=True)
     last = np.cumsum(times)

@@ -1,6 +1,6 @@
-"""Correct, predicted and gold, counted per label: what F1 and Matthews are functions of.
+"""Counts of correct, predicted and gold items per label, from which F1 and Matthews are computed.
 
-An item is whatever is predicted: the class of a text, one of the labels of a text, a span of a sentence.
+An item is anything predicted: the class of a text, one of its labels, or a span of a sentence.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from qkv.common.errors import UsageError
 from qkv.evaluation.bootstrap import Array, Bootstrap
 
 MAX_LABELS = 4096
-"""With more, memory would grow with the data: 24 kB a label."""
+"""A limit on memory: each label takes 24 kB."""
 
 
 class LabelCounts:
-    """Three sums per label: items predicted rightly, items predicted, items in the gold data. Labels may be new."""
+    """Three sums per label: correct, predicted and gold items. New labels are added as they come."""
 
     def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
         self.sums = Bootstrap(0, replicas=replicas, seed=seed)
@@ -25,7 +25,7 @@ class LabelCounts:
         self._room = 0
 
     def add(self, counts: Mapping[Hashable, tuple[int, int, int]]) -> None:
-        """Add one example: (correct, predicted, gold) for each label that it has."""
+        """Add one example: (correct, predicted, gold) for each of its labels."""
         columns: list[int] = []
         row: list[int] = []
         for label, three in counts.items():
@@ -36,7 +36,7 @@ class LabelCounts:
 
     @property
     def labels(self) -> list[Hashable]:
-        """Labels seen, in an order that does not depend on the examples' order."""
+        """The labels seen so far, sorted, so that their order does not depend on the order of the examples."""
         return sorted(self._place, key=str)
 
     def of(self, label: Hashable) -> Array:
@@ -46,7 +46,7 @@ class LabelCounts:
 
     def _at(self, label: Hashable) -> int:
         if label not in self._place and len(self._place) == MAX_LABELS:
-            raise UsageError(f"more than {MAX_LABELS} different labels, the last {label!r}: are these labels?")
+            raise UsageError(f"more than {MAX_LABELS} different labels, the last {label!r}: is this the label column?")
         place = self._place.setdefault(label, len(self._place))
         if place >= self._room:
             self._room = max(4, 2 * self._room)
@@ -55,13 +55,13 @@ class LabelCounts:
 
 
 def ratio(above: Array, below: Array) -> Array:
-    """Divide; nothing by nothing is nan."""
+    """Divide; the result is nan where the divisor is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where(below > 0, above / below, np.nan))
 
 
 def f1(sums_RC3: Array) -> Array:
-    """Return 2 correct / (predicted + gold), nan where there is neither. Shape: [..., 3] -> [...]."""
+    """Return 2 · correct / (predicted + gold), or nan if both are 0. Shape: [..., 3] -> [...]."""
     return ratio(2 * sums_RC3[..., 0], sums_RC3[..., 1] + sums_RC3[..., 2])
 
 
@@ -71,7 +71,7 @@ def micro_f1(sums_RK: Array) -> Array:
 
 
 def macro_f1(sums_RK: Array) -> Array:
-    """Return the mean of the labels' F1, over labels that are predicted or gold. Shape: [R, 3 C] -> [R]."""
+    """Return the mean F1 over the labels that are predicted or gold. Shape: [R, 3 C] -> [R]."""
     each_RC = f1(sums_RK.reshape(len(sums_RK), -1, 3))
     return ratio(np.nansum(each_RC, axis=1), np.sum(~np.isnan(each_RC), axis=1).astype(np.float64))
 
@@ -79,7 +79,7 @@ def macro_f1(sums_RK: Array) -> Array:
 def matthews(sums_RK: Array) -> Array:
     """Return the correlation of two labellings, R_K of Gorodkin (2004). Shape: [R, 3 C] -> [R].
 
-    For two classes it is Matthews' coefficient. With one class on either side it is undefined.
+    For two classes this is Matthews' coefficient. It is undefined if either side has only one class.
     """
     correct_RC, predicted_RC, gold_RC = np.moveaxis(sums_RK.reshape(len(sums_RK), -1, 3), -1, 0)
     count = gold_RC.sum(axis=1)
@@ -89,7 +89,7 @@ def matthews(sums_RK: Array) -> Array:
 
 
 def rates(three: Array) -> dict[str, float]:
-    """Return precision, recall and F1 of three sums; what is undefined is 0, as scikit-learn has it."""
+    """Return precision, recall and F1 of three sums; undefined values are 0, as in scikit-learn."""
     correct, predicted, gold = (float(number) for number in three)
     return {
         "precision": correct / predicted if predicted else 0.0,

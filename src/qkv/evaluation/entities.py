@@ -1,4 +1,4 @@
-"""Named entities: F1 of whole spans, as conlleval counts them (Tjong Kim Sang and De Meulder 2003)."""
+"""Named entities: F1 of whole spans, counted as in conlleval (Tjong Kim Sang and De Meulder 2003)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qkv.evaluation.score import Score
 
 
 class Span(NamedTuple):
-    """A labelled run of tokens, `start` to `end - 1`."""
+    """A labelled span of tokens, from `start` to `end - 1`."""
 
     start: int
     end: int
@@ -23,8 +23,8 @@ class Span(NamedTuple):
 def spans(tags: Sequence[str]) -> list[Span]:
     """Read spans from tags `B-X`, `I-X` and `O`.
 
-    A span begins at `B-X`, and at an `I-X` that continues nothing: after `O` or after another label. conlleval forgives
-    the missing `B` in this way, and so IOB1 files are read rightly too.
+    A span begins at `B-X`, or at an `I-X` after `O` or after another label. conlleval tolerates the missing `B` in the
+    same way, so IOB1 files are read correctly too.
 
         B-PER I-PER O I-LOC I-ORG B-ORG  ->  PER[0:2] LOC[3:4] ORG[4:5] ORG[5:6]
     """
@@ -50,21 +50,21 @@ def _split(tag: str) -> tuple[str, str]:
 
 
 class EntityF1:
-    """F1 of spans over all labels; a span counts only where both ends and the label are right."""
+    """Micro F1 of spans; a span is correct only if both ends and the label match."""
 
     def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
         self._counts = LabelCounts(replicas=replicas, seed=seed)
 
     def add(self, prediction: Sequence[str], gold: Sequence[str]) -> None:
-        """Compare the tags of one sentence."""
+        """Add the tags of one sentence."""
         if len(prediction) != len(gold):
             raise UsageError(f"a sentence has {len(gold)} gold tags but {len(prediction)} predicted ones")
-        said, true = set(spans(prediction)), set(spans(gold))
-        correct, predicted, wanted = (Counter(span.label for span in some) for some in (said & true, said, true))
+        found, right = set(spans(prediction)), set(spans(gold))
+        correct, predicted, wanted = (Counter(span.label for span in some) for some in (found & right, found, right))
         self._counts.add({label: (correct[label], predicted[label], wanted[label]) for label in predicted | wanted})
 
     def result(self) -> Score:
-        """Return F1 (micro); precision, recall and the same of each label are parts. Without any span it is 0."""
+        """Return micro F1, with precision, recall and the scores of each label as parts. It is 0 without any span."""
         totals = self._counts.sums.totals().reshape(-1, 3).sum(axis=0)
         parts = {name: value for name, value in counts.rates(totals).items() if name != "f1"}
         for label in self._counts.labels:

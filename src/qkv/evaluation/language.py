@@ -1,6 +1,6 @@
 """Language models: perplexity per token, per word and per byte.
 
-Tokens differ from one tokenizer to the next, so only the figures per word and per byte compare two models.
+Tokens differ between tokenizers, so compare models with different tokenizers per word or per byte only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNITS = ("token", "word", "byte")
 
 
 class Perplexity:
-    """exp of the mean negative log-likelihood of a unit. Examples (documents, lines) are what is resampled."""
+    """exp of the mean negative log-likelihood per unit. The bootstrap resamples examples (documents, lines)."""
 
     def __init__(self, *, replicas: int = 1000, seed: int = 0) -> None:
         self._sums = Bootstrap(1 + len(UNITS), replicas=replicas, seed=seed)
@@ -27,24 +27,24 @@ class Perplexity:
         """Add one text.
 
         Args:
-            nll: negative log-likelihood of all its tokens together, in nats.
-            tokens: how many tokens were predicted.
-            words: how many words the text has; 0 if not counted.
-            bytes: how many bytes of UTF-8 the text has; 0 if not counted.
+            nll: the summed negative log-likelihood of its tokens, in nats.
+            tokens: the number of predicted tokens.
+            words: the number of words in the text; 0 if not counted.
+            bytes: the number of UTF-8 bytes in the text; 0 if not counted.
         """
         if min(tokens, words, bytes) < 0:
-            raise UsageError(f"numbers of tokens, words and bytes are not negative: {tokens}, {words}, {bytes}")
+            raise UsageError(f"the numbers of tokens, words and bytes must not be negative: {tokens}, {words}, {bytes}")
         self._sums.add((nll, tokens, words, bytes))
 
     def result(self, unit: str = "token") -> Score:
-        """Return perplexity per token, or per another of `UNITS`; all units and bits per byte are parts."""
+        """Return perplexity per token or another of `UNITS`, with all units and bits per byte as parts."""
         if unit not in UNITS:
             raise unknown("unit", unit, UNITS)
         need_examples("perplexity", self._sums.count)
         totals = self._sums.totals()
         place = 1 + UNITS.index(unit)
         if totals[place] == 0:
-            raise UsageError(f"perplexity per {unit} needs the number of {unit}s of each text, and all were 0")
+            raise UsageError(f"perplexity per {unit} needs the number of {unit}s of each text, but all were 0")
         return self._sums.score(
             "perplexity" if unit == "token" else f"{unit}-perplexity",
             lambda sums_RK: _perplexity(sums_RK, place),
@@ -59,7 +59,7 @@ def _perplexity(sums_RK: Array, place: int) -> Array:
 
 
 def _parts(totals_K: Array) -> dict[str, float]:
-    """Return each unit's perplexity, bits per byte and the numbers of units; nothing of a unit not counted."""
+    """Return perplexity and count of each unit that was counted, and bits per byte."""
     parts: dict[str, float] = {}
     for place, unit in enumerate(UNITS, 1):
         if totals_K[place]:

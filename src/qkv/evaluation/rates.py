@@ -1,4 +1,4 @@
-"""How often each class is said, and what to add to the scores so that it is said as often as it should be."""
+"""How often each class is predicted, and the score offsets that make it as frequent as it should be."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def rates(scores_NC: Array) -> Array:
 
 
 def matching_offsets(scores_NC: Array, shares_C: Array) -> Array:
-    """Return what to add to the scores of each class so that it wins its share of the rows. Shape: [N, C], [C] -> [C].
+    """Return the offset to add to each class's scores so that it wins its share of the rows. Shape: [N, C], [C] -> [C].
 
-    Class after class, the offset is put where as many rows as wanted lack less than it to the best of the others; with
-    two classes this is one quantile. A class that is wanted at all is said at least once.
+    One class at a time, the offset is a quantile of the margins by which the class loses to the best other class; with
+    two classes one pass is enough. Every class is predicted at least once.
     """
     number, classes = scores_NC.shape
     wanted = np.clip(np.round(shares_C * number).astype(int), 1, max(number - 1, 1))

@@ -1,4 +1,4 @@
-"""Scores for people and for programs: a plain table, JSON, a row of Markdown."""
+"""Formats scores as a plain-text table, as JSON or as a row of Markdown."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Json = dict[str, dict[str, object]]
 
 
 def number(value: float) -> str:
-    """Write a number to read: four digits after the point, two where it is large."""
+    """Format a number with four decimals, or two if it is 10 or more."""
     if math.isnan(value):
         return "undefined"
     return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
 
 
 def table(scores: Sequence[Score], *, parts: bool = True) -> str:
-    """Write a table of plain text, one score a line, its parts below it."""
+    """Format scores as a plain-text table: one line per score, with its parts below."""
     rows = [["metric", "value", "95% interval", "examples", "signature"]]
     for score in scores:
         interval = f"[{number(score.low)}, {number(score.high)}]"
@@ -31,9 +31,9 @@ def table(scores: Sequence[Score], *, parts: bool = True) -> str:
 
 
 def as_json(scores: Sequence[Score]) -> Json:
-    """Return what `json.dumps` takes, by name of the metric; what is undefined or infinite is None.
+    """Return the scores by metric name, ready for `json.dumps`; undefined and infinite values become None.
 
-    Two scores of one name (BLEU with and without case) are told apart by a number behind the second.
+    If two scores have the same name (BLEU with and without case), the second gets a number as suffix.
     """
     report: Json = {}
     for score in scores:
@@ -50,18 +50,18 @@ def as_json(scores: Sequence[Score]) -> Json:
 
 
 def _plain(value: float) -> float | None:
-    # JSON has no nan and no infinity.
+    # JSON has neither nan nor infinity.
     return value if math.isfinite(value) else None
 
 
 def markdown_row(title: str, scores: Sequence[Score]) -> str:
-    """Write one row of a Markdown table: the title, then each score with its interval."""
+    """Format one row of a Markdown table: the title, then each score with its interval."""
     cells = [f"{number(score.value)} ({number(score.low)} to {number(score.high)})" for score in scores]
     return _row([title, *cells])
 
 
 def markdown_head(title: str, scores: Sequence[Score]) -> str:
-    """Write the two lines that stand above the rows."""
+    """Format the two header lines of a Markdown table."""
     return _row([title, *(score.name for score in scores)]) + "\n" + _row(["---"] * (1 + len(scores)))
 
 

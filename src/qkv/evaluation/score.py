@@ -1,4 +1,4 @@
-"""What a metric says: a value, its 95 % interval and a signature to compare it by."""
+"""The result of a metric: a value, its 95 % interval and a signature."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Score:
     """The result of a metric.
 
     Attributes:
-        name: the metric.
-        value: on all examples; nan where it is undefined (a correlation with a constant).
-        low: lower end of the 95 % interval, never above `value`.
-        high: upper end of the 95 % interval, never below `value`.
-        count: examples that were added.
-        signature: what was computed and how, as `key:value|key:value`. Compare only scores of one signature.
-        parts: further numbers from the same examples, by name.
+        name: the name of the metric.
+        value: the value over all examples; nan if undefined (a correlation with a constant).
+        low: the lower end of the 95 % interval, never above `value`.
+        high: the upper end of the 95 % interval, never below `value`.
+        count: the number of examples added.
+        signature: how the value was computed, as `key:value|key:value`. Compare only scores with the same signature.
+        parts: additional numbers from the same examples, by name.
     """
 
     name: str
@@ -34,26 +34,26 @@ class Score:
 
 
 class Metric(Protocol):
-    """The law of this room: `add(...)` each example, then ask for the `result()`.
+    """A metric: call `add(...)` for each example, then `result()`.
 
-    What `add` takes differs from metric to metric, so it is not part of the type.
+    The arguments of `add` differ between metrics, so `add` is not part of the protocol.
     """
 
     def result(self) -> Score:
-        """Return the score of the examples so far; more may be added afterwards."""
+        """Return the score of the examples so far; you can add more afterwards."""
         ...
 
 
 def need_examples(name: str, count: int) -> None:
-    """Stop where a result is asked of nothing."""
+    """Raise an error if there are no examples."""
     if count == 0:
         raise UsageError(f"{name} of 0 examples is undefined: add at least one example")
 
 
 def around(value: float, low: float, high: float) -> tuple[float, float]:
-    """Widen an interval until it holds the value.
+    """Widen an interval until it contains the value.
 
-    The percentiles of a biased statistic (BLEU of few sentences) can lie on one side of it.
+    The percentiles of a biased statistic (BLEU of a few sentences) can both lie on one side of it.
     """
     if math.isnan(low) or math.isnan(high):
         return value, value

@@ -1,7 +1,7 @@
-"""Translations: BLEU (Papineni et al. 2002) and chrF (Popović 2015), counted by sacrebleu (Post 2018).
+"""Translation: BLEU (Papineni et al. 2002) and chrF (Popović 2015), computed by sacrebleu (Post 2018).
 
-Both are functions of sums over sentences, so they stream. sacrebleu keeps the tokens of the last 65,536 sentences: a
-bound on memory, which a long run reaches.
+Both are functions of sums over sentences, so they stream. sacrebleu caches the tokens of the last 65,536 sentences,
+which bounds memory use.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from qkv.evaluation.score import Score, need_examples
 
 
 class Translation:
-    """A metric of sacrebleu, one sentence at a time.
+    """A sacrebleu metric, computed one sentence at a time.
 
-    sacrebleu's public calls want the whole corpus. The two methods used here are those its own significance tests use.
+    sacrebleu's public functions need the whole corpus at once. This class uses the two methods that sacrebleu's own
+    significance tests use.
 
     Args:
-        metric: of sacrebleu.
-        columns: how many numbers it counts per sentence.
-        replicas: of the bootstrap.
-        seed: of the bootstrap.
+        metric: the sacrebleu metric.
+        columns: the number of statistics per sentence.
+        replicas: the number of bootstrap replicas.
+        seed: the seed of the bootstrap.
     """
 
     def __init__(self, metric: Sacre, columns: int, *, replicas: int = 1000, seed: int = 0) -> None:
@@ -37,18 +38,18 @@ class Translation:
         self._numbers_of_references: set[int] = set()
 
     def add(self, translation: str, references: Sequence[str]) -> None:
-        """Compare one sentence with its references."""
+        """Add one sentence and its references."""
         if isinstance(references, str) or not references:
-            raise UsageError(f"references come as a list of one or more sentences, not as {references!r}")
+            raise UsageError(f"references must be a list of one or more sentences, not {references!r}")
         self._numbers_of_references.add(len(references))
         [row] = self._metric._extract_corpus_statistics([translation], [[reference] for reference in references])
         self._sums.add(row)
 
     def result(self) -> Score:
-        """Return the corpus score, from 0 to 100; the signature is sacrebleu's with the interval behind it."""
+        """Return the corpus score, from 0 to 100, with sacrebleu's signature followed by the kind of interval."""
         need_examples("translation quality", self._sums.count)
         [first, *others] = self._numbers_of_references
-        # -1 is sacrebleu's word for "varies".
+        # sacrebleu uses -1 for "varies".
         self._metric.num_refs = -1 if others else first
         whole = self._metric._compute_score_from_stats(self._sums.totals().tolist())
         signature = self._metric.get_signature().format()
@@ -60,36 +61,36 @@ class Translation:
 
 
 def _parts(whole: object) -> dict[str, float]:
-    """Return what BLEU is made of: precisions, brevity penalty and the ratio of lengths."""
+    """Return the components of BLEU: precisions, brevity penalty and length ratio."""
     precisions = {f"precision-{n}": float(p) for n, p in enumerate(getattr(whole, "precisions", []), 1)}
     names = {"brevity-penalty": "bp", "length-ratio": "ratio"}
     return precisions | {name: float(getattr(whole, key)) for name, key in names.items() if hasattr(whole, key)}
 
 
 class Bleu(Translation):
-    """Corpus BLEU with four orders.
+    """Corpus BLEU with n-grams up to 4.
 
     Args:
-        lowercase: compare without case ("lc" in the signature).
-        tokenize: sacrebleu's tokenizer.
-        replicas: of the bootstrap.
-        seed: of the bootstrap.
+        lowercase: ignore case ("lc" in the signature).
+        tokenize: the sacrebleu tokenizer.
+        replicas: the number of bootstrap replicas.
+        seed: the seed of the bootstrap.
     """
 
     def __init__(self, *, lowercase: bool = False, tokenize: str = "13a", replicas: int = 1000, seed: int = 0) -> None:
         if tokenize not in BLEU.TOKENIZERS:
-            raise unknown("tokenizer of sacrebleu", tokenize, BLEU.TOKENIZERS)
+            raise unknown("sacrebleu tokenizer", tokenize, BLEU.TOKENIZERS)
         super().__init__(BLEU(lowercase=lowercase, tokenize=tokenize), 10, replicas=replicas, seed=seed)
 
 
 class Chrf(Translation):
-    """Corpus chrF; chrF++ with `word_order=2`.
+    """Corpus chrF, or chrF++ with `word_order=2`.
 
     Args:
-        word_order: orders of word n-grams that join the six of characters.
-        lowercase: compare without case.
-        replicas: of the bootstrap.
-        seed: of the bootstrap.
+        word_order: the maximum order of word n-grams, in addition to character n-grams up to 6.
+        lowercase: ignore case.
+        replicas: the number of bootstrap replicas.
+        seed: the seed of the bootstrap.
     """
 
     def __init__(self, *, word_order: int = 0, lowercase: bool = False, replicas: int = 1000, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Files that ask word vectors: analogies or pairs with a judgement, told apart by what stands in them."""
+"""Scores word vectors on a file of analogies or of rated word pairs; the content decides which."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from qkv.data.files import content_name, read_lines
 from qkv.evaluation.score import Score
 from qkv.evaluation.words import Analogies, Vectors, WordSimilarity, read_analogies, read_pairs
 
-STEP = 1000  # questions between two words about progress
+STEP = 1000  # lines between two progress updates
 
 
 def score_file(path: str, vectors: Vectors, progress: Callable[[int], None]) -> Score:
-    """Ask everything in a file; the score is named for its metric and the file."""
+    """Score a whole file. The score is named after the metric and the file."""
     analogies = holds_analogies(path)
     metric: Any = Analogies(vectors) if analogies else WordSimilarity(vectors)
     read: Any = read_analogies if analogies else read_pairs
     count = 0
     try:
-        for count, asked in enumerate(read(_lines(path)), 1):
-            metric.add(*asked)
+        for count, example in enumerate(read(_lines(path)), 1):
+            metric.add(*example)
             if count % STEP == 0:
                 progress(STEP)
         found = metric.result()
@@ -34,17 +34,17 @@ def score_file(path: str, vectors: Vectors, progress: Callable[[int], None]) -> 
 
 
 def holds_analogies(path: str) -> bool:
-    """Look at the first line that says something: four words or `: section`, or two words and a number."""
+    """Look at the first non-empty line: an analogy (four words or `: section`), or two words and a number."""
     line = next((line for line in _lines(path) if line.strip() and not line.startswith("#")), None)
     if line is None:
-        raise UsageError(f"{path} asks nothing: analogies or pairs of words are expected")
+        raise UsageError(f"{path} has no analogies and no pairs of words")
     words = line.split()
     if line.startswith(":") or len(words) == 4:
         return True
     if len(words) == 3 and _is_number(words[2]):
         return False
     raise UsageError(
-        f"{path} holds {line.strip()[:60]!r}, which is neither an analogy (four words) nor two words and a number"
+        f"{path} contains {line.strip()[:60]!r}, which is neither an analogy (four words) nor two words and a number"
     )
 
 

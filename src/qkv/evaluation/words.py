@@ -1,4 +1,4 @@
-"""Word vectors: analogies (Mikolov et al. 2013) and similarity of pairs (WordSim-353, SimLex-999)."""
+"""Word vectors: analogies (Mikolov et al. 2013) and word similarity (WordSim-353, SimLex-999)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qkv.evaluation.proportion import Proportion
 from qkv.evaluation.score import Score, need_examples
 
 CELLS = 2**24
-"""Similarities computed at once: 64 MB."""
+"""How many similarities to compute at once: 64 MB."""
 
 
 class Analogy(NamedTuple):
@@ -32,7 +32,7 @@ class Analogy(NamedTuple):
 
 
 def read_analogies(lines: Iterable[str]) -> Iterator[Analogy]:
-    """Read the form of `questions-words.txt`: `: section` opens a section, `#` a comment; the rest is four words."""
+    """Read the format of `questions-words.txt`: `: section` starts a section, `#` a comment; the rest is four words."""
     section = ""
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -43,11 +43,11 @@ def read_analogies(lines: Iterable[str]) -> Iterator[Analogy]:
         elif len(words) == 4:
             yield Analogy(section, *words)
         elif words:
-            raise UsageError(f"line {number} holds {len(words)} words where an analogy has 4: {line.strip()!r}")
+            raise UsageError(f"line {number} has {len(words)} words, but an analogy has 4: {line.strip()!r}")
 
 
 def read_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str, float]]:
-    """Read lines of two words and a number; lines that begin with `#` are comments."""
+    """Read lines of two words and a number; lines that start with `#` are comments."""
     for number, line in enumerate(lines, 1):
         if line.startswith("#") or not line.strip():
             continue
@@ -62,10 +62,10 @@ class Vectors:
     """Words and their unit vectors.
 
     Args:
-        words: the most frequent first.
-        vectors: a row for each word. Shape: [V, D].
-        restrict: keep only so many words, from the first.
-        lowercase: look words up without case; of words that differ in case only, the first stays.
+        words: the words, most frequent first.
+        vectors: one row per word. Shape: [V, D].
+        restrict: keep only the first `restrict` words.
+        lowercase: ignore case. Of words that differ only in case, the first one is kept.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ class Vectors:
 
     @cached_property
     def words(self) -> list[str]:
-        """The words as they are looked up, in the order of the rows."""
+        """The words as they are looked up, in row order."""
         return list(self._place)
 
     def find(self, *words: str) -> list[int] | None:
-        """Return the places of words, or None if one is unknown."""
+        """Return the row of each word, or None if one is unknown."""
         places = [self._place.get(self._fold(word), -1) for word in words]
         return None if -1 in places else places
 
 
 class Analogies:
-    """The share of analogies whose fourth word is found by 3CosAdd.
+    """The share of analogies solved by 3CosAdd.
 
-    The answer is the word nearest to b - a + c, except a, b and c themselves. Analogies with a word that has no vector
-    are left out and show in the part `coverage`.
+    The answer is the word nearest to b - a + c, excluding a, b and c. Analogies with an unknown word are skipped; the
+    part `coverage` is the share that was not skipped.
     """
 
     def __init__(self, vectors: Vectors) -> None:
@@ -109,23 +109,23 @@ class Analogies:
         self._waiting: list[tuple[str, list[int]]] = []
         self._sections: defaultdict[str, Proportion] = defaultdict(Proportion)
         self._all = Proportion()
-        self._asked = 0
+        self._total = 0
 
     def add(self, section: str, a: str, b: str, c: str, d: str) -> None:
-        """Ask one analogy."""
-        self._asked += 1
+        """Add one analogy."""
+        self._total += 1
         if (places := self._vectors.find(a, b, c, d)) is not None:
             self._waiting.append((section, places))
         if len(self._waiting) >= self._batch:
             self._flush()
 
     def result(self) -> Score:
-        """Return the share; the share of each section and the coverage are parts."""
+        """Return the share, with the share of each section and the coverage as parts."""
         self._flush()
-        need_examples("analogies", self._asked)
+        need_examples("analogies", self._total)
         if self._all.count == 0:
-            raise UsageError(f"none of {self._asked} analogies has vectors for all its words")
-        parts = {"coverage": self._all.count / self._asked}
+            raise UsageError(f"none of {self._total} analogies has vectors for all its words")
+        parts = {"coverage": self._all.count / self._total}
         parts |= {name: self._sections[name].value for name in sorted(self._sections)}
         return self._all.score("analogies", signature=f"method:3cosadd|{self._vectors.signature}", parts=parts)
 
@@ -144,17 +144,17 @@ class Analogies:
 
 
 class WordSimilarity:
-    """The rank correlation of cosines with people's judgements. Pairs with a word that has no vector are left out."""
+    """The rank correlation of cosines with human ratings. Pairs with an unknown word are skipped."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
         self._ranks = Spearman()
         self._line = Pearson()
-        self._asked = 0
+        self._total = 0
 
     def add(self, first: str, second: str, judgement: float) -> None:
-        """Compare one pair."""
-        self._asked += 1
+        """Add one pair."""
+        self._total += 1
         if (places := self._vectors.find(first, second)) is not None:
             one, other = self._vectors.unit_VD[places]
             cosine = float(one @ other)
@@ -162,11 +162,11 @@ class WordSimilarity:
             self._line.add(cosine, judgement)
 
     def result(self) -> Score:
-        """Return Spearman's coefficient; Pearson's and the coverage are parts."""
-        need_examples("word similarity", self._asked)
+        """Return Spearman's coefficient, with Pearson's and the coverage as parts."""
+        need_examples("word similarity", self._total)
         if self._ranks.count == 0:
-            raise UsageError(f"none of {self._asked} pairs has vectors for both its words")
+            raise UsageError(f"none of {self._total} pairs has vectors for both its words")
         score = self._ranks.result()
-        parts = {"coverage": score.count / self._asked, "pearson": self._line.result().value}
+        parts = {"coverage": score.count / self._total, "pearson": self._line.result().value}
         signature = f"{score.signature}|{self._vectors.signature}"
         return replace(score, name="word-similarity", signature=signature, parts=parts)

@@ -37,7 +37,7 @@ class MaskedToken:
     """Say the hidden tokens and, if asked, whether the second sentence follows the first (Devlin et al. 2019).
 
     Attributes:
-        next_sentence: learn the pairs too; RoBERTa and ELECTRA do without.
+        next_sentence: add next-sentence prediction, as in BERT. RoBERTa and ELECTRA do without it.
     """
 
     next_sentence: bool = False

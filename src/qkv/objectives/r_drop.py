@@ -22,7 +22,7 @@ class Passes:
     """One pass, or two that shall say the same.
 
     Attributes:
-        r_drop: R-Drop's α: two passes with different dropout shall say the same; 0: one pass.
+        r_drop: α of R-Drop, the weight of the divergence between two passes with different dropout. 0 runs one pass.
     """
 
     r_drop: float = 0.0
@@ -57,7 +57,7 @@ class Agreeing(Passes):
     """One class of several for each target, by one pass or two.
 
     Attributes:
-        smoothing: ε, the share of the target spread over all classes.
+        smoothing: ε of label smoothing, the share of the target spread over all classes.
     """
 
     smoothing: float = 0.0

@@ -39,8 +39,8 @@ class ReplacedToken:
     A filled token that happens to be the right one counts as original. No gradient passes through the draw.
 
     Attributes:
-        weight: λ; the discriminator's loss is much the smaller one.
-        temperature: of the draw; near 0 the generator's best guess is taken.
+        weight: λ, the weight of the discriminator's loss, which is much smaller than the generator's.
+        temperature: the sampling temperature of the generator. Near 0 it takes the most likely token.
     """
 
     weight: float = 50.0

@@ -1,4 +1,4 @@
-"""docs/recipes.md, written from the config classes: `python -m qkv.recipes.reference > docs/recipes.md`."""
+"""Generate docs/recipes.md from the config classes: `python -m qkv.recipes.reference > docs/recipes.md`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from qkv.tasks.table import TASKS
 
 HEAD = """# Recipes
 
-A recipe is one TOML file and one full run: `qkv train NAME` for a shipped one, `qkv train FILE.toml` for your own. Any
-value can be changed with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. A key that
-does not exist is an error that names the nearest one. This page is written from the code
-(`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it so.
+A recipe is one TOML file that describes a complete training run. Start a shipped recipe with `qkv train NAME` and your
+own with `qkv train FILE.toml`. You can change any value with `--set`, for example `--set train.steps=500` or
+`--set data.train=[a.en,a.de]`. If you misspell a key, the error message suggests the nearest one.
 
-A run's folder is a model folder, with more beside the model:
+This page is generated from the code (`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it up to
+date.
 
-- the model itself: the last weights, or their average (`train.ema`, `train.average_last`); where `train.patience` may
-  stop the run early, the weights of the best validation;
-- `best/`: a model folder with the weights of the best validation;
-- `checkpoints/`: what `--resume` goes on from, bit for bit;
-- `recipe.toml`: the recipe as it ran. On resuming nothing that decides the numbers may differ; `out`, `data.cache`,
-  `[log]` and, of `[train]`, workers, keep, log_every and carbon_intensity may;
-- `metrics.jsonl` and `energy.json`: what was measured;
-- `search.json` and `search-*/`, with `--search`: what each learning rate gave, and the runs that were not the best;
-- `tokenizer/` and `data/`: the tokenizer that was trained and the tokenised examples.
+The folder of a run is a model folder that you can load, with these files next to the model:
+
+- the model itself: the last weights, or their average if you set `train.ema` or `train.average_last`. With
+  `train.patience`, the weights with the lowest validation loss;
+- `best/`: a model folder with the weights that had the lowest validation loss;
+- `checkpoints/`: the state that `--resume` continues from, with bit-identical results;
+- `recipe.toml`: the recipe as it ran. When you resume, you cannot change anything that affects the weights. You can
+  change `out`, `data.cache`, `[log]`, and `workers`, `keep`, `log_every` and `carbon_intensity` of `[train]`;
+- `metrics.jsonl` and `energy.json`: the metrics and the energy used;
+- `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
+- `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples.
 
 ## Shipped recipes
 
@@ -46,8 +48,8 @@ OBJECTIVES = """
 """
 
 MIXTURE = """
-The task `mixture` learns several tasks at once. Each part is named by its task and takes a batch of its own at every
-step, all within one token budget:
+The task `mixture` trains one model on several tasks at once. Each part is named after its task. Every step takes one
+batch from each part, and all of them share one token budget:
 
 ```toml
 task = "mixture"
@@ -83,7 +85,7 @@ def reference() -> str:
 
 
 def _settings() -> list[str]:
-    """Describe what each task's table `objective` takes."""
+    """List the keys of the `objective` table of each task."""
     return [
         f"| {task} | `{field.name}` | {_default(field)} | {_attributes(cls)[field.name]} |"
         for task, kind in TASKS.items()
@@ -98,7 +100,7 @@ def _first_comment(name: str) -> str:
 
 
 def _section(cls: type[Any], path: str) -> list[str]:
-    """Describe the keys of a config class, then its nested ones."""
+    """List the keys of a config class, then those of the configs nested in it."""
     hints, told = typing.get_type_hints(cls), _attributes(cls)
     plain, nested = [], []
     for field in dataclasses.fields(cls):
@@ -111,7 +113,7 @@ def _section(cls: type[Any], path: str) -> list[str]:
 
 
 def _attributes(cls: type[Any]) -> dict[str, str]:
-    """Read the Attributes of the docstrings of a class and of those it stands on."""
+    """Read the Attributes sections of the docstrings of a class and its base classes."""
     texts = [(inspect.cleandoc(part.__doc__ or "")).partition("Attributes:\n")[2] for part in reversed(cls.__mro__)]
     found = [re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE) for text in texts]
     return {name: re.sub(r"\s+", " ", meaning) for some in found for name, meaning in some}

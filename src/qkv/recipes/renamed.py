@@ -1,4 +1,4 @@
-"""Names that recipes used before: they are still read, with a warning that gives the new name."""
+"""Old names in recipes. They still work, with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 TASKS = {"twins": "embeddings", "picture": "image"}
-# By the table where a key stands, at any depth below it.
+# Old key names, by the top-level table they are in; they may be nested at any depth.
 KEYS = {
     "objective": {"agreement": "r_drop", **TASKS},
     "model": {"reach": "conv_width"},

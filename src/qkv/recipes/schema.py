@@ -1,4 +1,4 @@
-"""What a recipe may say, and how it is read: a shipped name or a file, then `--set key=value`."""
+"""The keys of a recipe, and how to read one: a shipped name or a file, then `--set key=value`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from qkv.training.config import TrainConfig
 from qkv.training.optim import OptimConfig
 from qkv.training.trackers import LogConfig
 
-Say = Callable[[str], None]  # prints a line for the user
+Say = Callable[[str], None]  # prints a line to the user
 
 SHIPPED = Path(__file__).parent
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSection:
-    """Which model.
+    """Which model to train.
 
     Attributes:
-        preset: a name of the catalogue, for first weights.
-        init: a model folder to start from instead; its tokenizer comes along.
-        set: numbers of the config to change.
+        preset: a preset of the catalogue, with randomly initialised weights.
+        init: a model folder to start from instead. Its tokenizer is used too.
+        set: values of the model config to change.
     """
 
     preset: str = ""
@@ -39,19 +39,19 @@ class ModelSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One full run.
+    """A complete training run.
 
     Attributes:
         task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, spans, denoise,
             words, image or mixture.
-        out: the run's folder; runs/NAME where it is empty.
-        model: which model.
-        tokenizer: how a tokenizer is trained where the model brings none.
+        out: the run's folder. If empty, runs/NAME.
+        model: which model to train.
+        tokenizer: how to train a tokenizer if the model does not bring one.
         data: where examples come from.
-        objective: settings of the loss, by the task.
-        optim: how weights move.
-        train: how long and how carefully.
-        log: what shows the numbers of the run.
+        objective: settings of the loss; which ones depends on the task.
+        optim: settings of the optimizer.
+        train: settings of the training loop.
+        log: experiment trackers.
     """
 
     task: str = ""
@@ -71,7 +71,7 @@ def shipped() -> list[str]:
 
 
 def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:
-    """Read a recipe by name or file; `debug` applies its table of small numbers first, then `changes` ("key=value")."""
+    """Read a recipe by name or file; `debug` applies its `[debug]` table, then come `changes` ("key=value")."""
     file = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
     if not file.is_file():
         if name.endswith(".toml"):
@@ -91,7 +91,7 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
 
 
 def parse_change(text: str) -> tuple[str, Any]:
-    """Split "train.steps=100": the value is TOML, or a bare word, or a bracketed list of bare words."""
+    """Parse "train.steps=100"; the value is TOML, a bare word, or a bracketed list of bare words."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set takes key=value, got {text!r}")

@@ -1,6 +1,6 @@
-"""BPE-dropout that can be seeded (Provilkov et al. 2020, algorithm 1).
+"""Seeded BPE-dropout (Provilkov et al. 2020, algorithm 1).
 
-The library has dropout too and is faster, but its random numbers cannot be seeded.
+The `tokenizers` library has a faster implementation, but it cannot be seeded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qkv.common.errors import UsageError
 
 
 def check_dropout(inner: Tokenizer, dropout: float) -> None:
-    """Stop dropout where there are no merges to drop, and what is no probability."""
+    """Raise an error if the tokenizer has no merges or `dropout` is not a probability."""
     if type(inner.model).__name__ != "BPE":
         raise UsageError(f"dropout is for BPE tokenizers; this one is {type(inner.model).__name__}")
     if not 0 <= dropout <= 1:
@@ -25,12 +25,12 @@ def check_dropout(inner: Tokenizer, dropout: float) -> None:
 
 
 class Merges:
-    """The merges of a BPE tokenizer, and words split by them at random."""
+    """The merges of a BPE tokenizer, applied to words at random."""
 
     def __init__(self, inner: Tokenizer) -> None:
         state = json.loads(inner.model.__getstate__())
         if state["continuing_subword_prefix"] or state["end_of_word_suffix"]:
-            raise UsageError("seeded dropout is for BPE without prefixes and suffixes; leave the seed out")
+            raise UsageError("seeded dropout needs BPE without prefixes and suffixes; leave the seed out")
         pairs = (tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in state["merges"])
         self._ranks = {pair: rank for rank, pair in enumerate(pairs)}
         self._ids: dict[str, int] = state["vocab"]
@@ -38,7 +38,7 @@ class Merges:
         self._whole = set(inner.get_added_tokens_decoder()) | {self._ids.get(state["unk_token"] or "", -1)}
 
     def drop(self, encoding: Any, dropout: float, random: Random) -> tuple[list[int], list[int], list[int]]:
-        """Split the words of an encoding again; return ids, segments and sides (-1 for special tokens)."""
+        """Split the words of an encoding again. Returns ids, segments and sequence numbers (-1 for special tokens)."""
         ids: list[int] = []
         segments: list[int] = []
         sides: list[int] = []
@@ -51,7 +51,7 @@ class Merges:
         return ids, segments, sides
 
     def split(self, ids: Sequence[int], dropout: float, random: Random) -> Sequence[int]:
-        """Split one word; what is no word of known characters stays as it is."""
+        """Split one word; a word with unknown characters stays unchanged."""
         if self._whole.intersection(ids):
             return ids
         parts = list("".join(self._tokens[number] for number in ids))

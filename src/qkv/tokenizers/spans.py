@@ -1,8 +1,8 @@
-r"""Where tokens stand in the original text, made exact.
+r"""Exact character offsets of tokens in the original text.
 
-The library's offsets follow normalisation, but for three things that are put right here. A character composed of
-several (e and U+0301 under NFC) is given the place of the first alone. The space before a word counts as part of
-the word. A mark that was put before the text has the place of the first character.
+The `tokenizers` library maps offsets back through normalisation, with three flaws that this file corrects. A character
+composed of several (e and U+0301 under NFC) gets the offset of the first one only. The space before a word counts as
+part of the word. A word mark added before the text gets the offset of the first character.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Span = tuple[int, int]
 
 
 class Places:
-    """Finds the places of a tokenizer's tokens."""
+    """Computes the character spans of a tokenizer's tokens."""
 
     def __init__(self, inner: Tokenizer, style: Style) -> None:
         self._inner = inner
@@ -27,7 +27,7 @@ class Places:
         self._added = set(inner.get_added_tokens_decoder())
 
     def spans(self, encoding: Encoding, texts: Sequence[str]) -> list[Span]:
-        """Return the span of each token in the text of its side; (0, 0) for special tokens."""
+        """Return the span of each token in its own text; (0, 0) for special tokens."""
         ids, offsets, sides = encoding.ids, encoding.offsets, encoding.sequence_ids
         spans: list[Span] = [(0, 0)] * len(ids)
         reached = [0] * len(texts)
@@ -36,7 +36,7 @@ class Places:
                 more = row + 1 < len(ids) and sides[row + 1] == side
                 limit = offsets[row + 1][0] if more else len(texts[side])
                 start, end = self._span(texts[side], ids[row], offsets[row], limit)
-                reached[side] = max(end, reached[side])  # one character may stand for several tokens, spaces among them
+                reached[side] = max(end, reached[side])  # one character may yield several tokens, spaces included
                 spans[row] = start, reached[side]
         return spans
 
@@ -48,7 +48,7 @@ class Places:
             return _stripped(text, start, end)
         written = self._inner.id_to_token(token) or ""
         word = written.lstrip(self._mark) if self._mark else written
-        if not word:  # a mark alone has the place of its space, or none if it was put before the text
+        if not word:  # a lone mark spans its space, or nothing if it was added before the text
             return (start, start) if start == limit else (start, end)
         for _ in range(len(written) - len(word)):
             if start < end and (text[start].isspace() or text[start] == SPACE):
@@ -57,7 +57,7 @@ class Places:
 
 
 def _stripped(text: str, start: int, end: int) -> Span:
-    """Leave out the spaces that an added token took with it."""
+    """Exclude the spaces that an added token absorbed."""
     whole = text[start:end]
     inside = whole.strip() or whole
     start += whole.index(inside)
@@ -66,6 +66,6 @@ def _stripped(text: str, start: int, end: int) -> Span:
 
 @lru_cache(4096)
 def _joins(character: str) -> bool:
-    """Whether normalisation may put a character into the one before: a mark, or a vowel or final of Hangul."""
+    """Whether normalisation may merge a character into the previous one: a mark, or a Hangul vowel or final."""
     first = unicodedata.normalize("NFKD", character)[0]
     return unicodedata.category(first).startswith("M") or "\u1160" <= first <= "\u11ff"

@@ -14,22 +14,22 @@ from qkv.tokenizers.special import FAMILIES, Family, named
 from qkv.tokenizers.text import TextTokenizer
 
 FORMS: dict[str, list[Any]] = {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}
-_WORDS = ("wordpiece", "word")  # kinds that throw white space away
-_SPACED = ("bpe", "unigram", "byte-bpe")  # kinds whose words hold the space before them
+_WORDS = ("wordpiece", "word")  # kinds that discard white space
+_SPACED = ("bpe", "unigram", "byte-bpe")  # kinds whose words include the space before them
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
-    """What to train.
+    """Settings for training a tokenizer.
 
     Attributes:
         kind: bpe, byte-bpe, wordpiece, unigram, char or word (`kinds.py`).
-        vocab_size: how many tokens at most, special ones included. Few texts may give fewer.
-        lowercase: read everything as lower case.
-        normalize: the form of Unicode that texts are brought to: nfc, nfkc or none. What comes back from ids is text in
-            this form, so choose none to get bytes back as they were.
-        min_frequency: how often a merge, a word or a character must be seen; unigram does not ask.
-        specials: the family of models it is for: translate, bert, gpt or t5 (`special.py`).
+        vocab_size: the maximum number of tokens, special tokens included. Small corpora may give fewer.
+        lowercase: convert all text to lower case.
+        normalize: the Unicode normalisation form: nfc, nfkc or none. Decoding returns normalised text, so use none if
+            you need the original bytes back.
+        min_frequency: the minimum count of a merge, a word or a character. unigram ignores it.
+        specials: the model family whose special tokens to use: translate, bert, gpt or t5 (`special.py`).
     """
 
     kind: str = "bpe"
@@ -41,14 +41,14 @@ class TokenizerConfig:
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> TextTokenizer:
-    """Train a tokenizer; the same texts give the same one in every run, whatever the number of threads.
+    """Train a tokenizer. The result depends only on the texts and the config, not on the number of threads.
 
-    bpe, unigram and char give back any text whose characters they have seen, byte-bpe any text at all, in the config's
-    normal form. For bpe and unigram one space at the very beginning is lost: it is the mark of the first word.
+    Decoding returns the normalised text exactly: for bpe, unigram and char if all characters occurred in training, for
+    byte-bpe always. bpe and unigram drop one space at the very beginning, because it marks the first word.
     """
     family = _checked(config)
     kind = KINDS[config.kind]
-    inner = Tokenizer(models.WordLevel())  # replaced by what is learnt
+    inner = Tokenizer(models.WordLevel())  # replaced by the trained model
     inner.normalizer = _normalizer(config)
     inner.pre_tokenizer, inner.decoder = kind.split(), kind.join()
     budget = Budget(
@@ -76,9 +76,9 @@ def _checked(config: TokenizerConfig) -> Family:
 
 
 def _texts(texts: Iterable[str]) -> Iterator[str]:
-    """Pass texts on; stop at what is no text, and at the end if there was none."""
+    """Check texts as they stream by: each must be a string, and at least one must not be empty."""
     if isinstance(texts, str):
-        raise UsageError("texts must be many strings, not one")
+        raise UsageError("texts must be a list of strings, not one string")
     empty = True
     for number, text in enumerate(texts):
         if not isinstance(text, str):
@@ -90,7 +90,7 @@ def _texts(texts: Iterable[str]) -> Iterator[str]:
         empty = empty and not text.strip()
         yield text
     if empty:
-        raise UsageError("there are no texts to train a tokenizer on, or all are empty")
+        raise UsageError("there are no texts to train a tokenizer on, or all of them are empty")
 
 
 def _normalizer(config: TokenizerConfig) -> normalizers.Normalizer:
@@ -101,19 +101,19 @@ def _normalizer(config: TokenizerConfig) -> normalizers.Normalizer:
 
 
 def _specials(config: TokenizerConfig, family: Family) -> list[AddedToken]:
-    # Bytes are never unknown.
+    # Byte-level tokenizers have no unknown tokens.
     more = [] if family.unk in family.tokens or config.kind == "byte-bpe" else [family.unk]
     return [_special(token, config) for token in [*family.tokens, *more]]
 
 
 def _special(token: str, config: TokenizerConfig) -> AddedToken:
-    # A mask or a sentinel stands for a word with its space, so the space before it in a text is part of it.
+    # A mask or a sentinel replaces a word and the space before it, so it strips that space.
     strip = config.kind in _SPACED and (token == "[MASK]" or token.startswith("<extra_id"))
     return AddedToken(token, lstrip=strip, normalized=False, special=True)
 
 
 def _finish(inner: Tokenizer, config: TokenizerConfig, family: Family, specials: list[AddedToken]) -> None:
-    """Add the special tokens and the template."""
+    """Add the special tokens and the post-processing template."""
     inner.add_special_tokens(specials)
     # T5's order: the last id is <extra_id_0>.
     inner.add_special_tokens([_special(f"<extra_id_{i}>", config) for i in reversed(range(family.sentinels))])

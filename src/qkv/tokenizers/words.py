@@ -1,4 +1,4 @@
-"""Where words begin among tokens, for whole-word masking and for tagging."""
+"""Where words begin in a sequence of tokens, for whole-word masking and tagging."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-SPACE = "\u2581"  # sentencepiece's mark of a word's beginning (Kudo and Richardson 2018)
+SPACE = "\u2581"  # how SentencePiece marks the beginning of a word (Kudo and Richardson 2018)
 BYTE_SPACE = "\u0120"  # how byte-level BPE writes a space (Radford et al. 2019)
-_BYTE_BREAKS = "\u010a\u0109\u010d"  # and newline, tab, carriage return
+_BYTE_BREAKS = "\u010a\u0109\u010d"  # and a newline, a tab, a carriage return
 
 
 @dataclass(frozen=True)
 class EncodedWords:
-    """Lists of words as ids.
+    """Tokenised lists of words.
 
     Attributes:
-        ids: the tokens.
+        ids: the token ids of each list.
         segments: the segment of each token.
-        words: the number of the word that each token belongs to, -1 for special tokens. A word that gives no token
-            (an empty one, one of control characters) is a number that is skipped.
+        words: the index of the word that each token belongs to, -1 for special tokens. The index of a word without
+            tokens (an empty one, or one of control characters) does not occur.
     """
 
     ids: list[list[int]]
@@ -30,14 +30,14 @@ class EncodedWords:
 
 @dataclass(frozen=True)
 class Style:
-    """How a tokenizer's tokens show where words begin.
+    """How a tokenizer's tokens mark word boundaries.
 
     Attributes:
-        mark: what stands for the space before a word, at the beginning of a token.
-        prefix: what stands before a token that continues a word.
-        suffix: what stands after a token that ends a word.
-        spaces: spaces are tokens or parts of them, and no mark is put before a text by itself.
-        letters: every token is one character.
+        mark: the character that replaces the space before a word, at the beginning of a token.
+        prefix: the prefix of a token that continues a word.
+        suffix: the suffix of a token that ends a word.
+        spaces: whether spaces are kept in tokens, with no mark added before a text.
+        letters: whether every token is one character.
     """
 
     mark: str = ""
@@ -48,7 +48,7 @@ class Style:
 
 
 def style_of(inner: Tokenizer) -> Style:
-    """Read the style from a tokenizer's parts."""
+    """Detect the style from a tokenizer's components."""
     model = inner.model
     parts = "".join(_state(part) for part in (inner.normalizer, inner.pre_tokenizer, inner.decoder))
     prefix, suffix = (getattr(model, name, "") or "" for name in ("continuing_subword_prefix", "end_of_word_suffix"))
@@ -63,7 +63,7 @@ def style_of(inner: Tokenizer) -> Style:
 
 
 def borders(inner: Tokenizer, style: Style, special: set[int]) -> tuple[list[bool], list[bool]]:
-    """Return for each id whether its token begins a word, and whether a word begins after it in any case."""
+    """Return, for each id, whether its token begins a word and whether the next token always begins one."""
     begins, closes = [], []
     for number in range(max(inner.get_vocab().values(), default=-1) + 1):
         begin, close = _borders(inner.id_to_token(number) or "", style)
@@ -86,5 +86,5 @@ def _borders(token: str, style: Style) -> tuple[bool, bool]:
 
 
 def _state(part: Any) -> str:
-    """Return a part of the library as JSON; it has no other way to be asked what it is made of."""
+    """Return a component as JSON, the only way the library exposes its settings."""
     return "" if part is None else str(part.__getstate__(), "utf-8")

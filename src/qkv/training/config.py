@@ -1,4 +1,4 @@
-"""How long and how carefully a run trains."""
+"""The `[train]` table of a recipe: settings of the training loop."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Numbers of the loop.
+    """Settings of the training loop.
 
     Attributes:
-        steps: optimizer steps in all; 0 to count by epochs.
-        epochs: passes over the data where steps is 0.
-        tokens: token budget of a batch.
-        accumulate: batches of one optimizer step.
-        seed: of weights, dropout and data order.
+        steps: the total number of optimizer steps. 0 uses epochs instead.
+        epochs: passes over the data, used if steps is 0.
+        tokens: the token budget of a batch.
+        accumulate: batches per optimizer step (gradient accumulation).
+        seed: the seed for weights, dropout and data order.
         workers: threads that prepare batches.
-        precision: auto (bf16 on CUDA that has it, else fp32), bf16 or fp32.
-        compile: auto, record, yes or no. On CUDA steps are recorded as a graph where they can be; compiling them first
-            pays for a long run and is what yes asks for, auto decides, and no does neither.
-        ema: decay of the exponential moving average of the weights, 0 for none.
-        average_last: checkpoints whose weights are averaged at the end, 0 for none.
-        validate_every: steps between validations; below 1, a share of all steps.
-        save_every: steps between checkpoints; below 1, a share of all steps.
-        keep: newest checkpoints kept.
-        patience: validations without a better loss before the run stops early, 0 for never. With it the run's folder
-            ends with the weights of the best validation; without it, with the last ones or their average.
-        match_rates: for classify with one class each, move the classifier's biases at the end until it says each class
-            as often on validation texts as training has it.
+        precision: auto (bf16 on CUDA devices that support it, otherwise fp32), bf16 or fp32.
+        compile: auto, record, yes or no. On CUDA, record captures each step as a CUDA graph where possible; yes also
+            compiles the step first, which pays off in long runs; auto chooses between them; no does neither.
+        ema: the decay of the exponential moving average (EMA) of the weights. 0 turns it off.
+        average_last: how many of the last checkpoints to average at the end. 0 turns it off.
+        validate_every: steps between validations. Below 1, a share of all steps.
+        save_every: steps between checkpoints. Below 1, a share of all steps.
+        keep: how many of the newest checkpoints to keep.
+        patience: stop after this many validations without a lower loss. 0 never stops early. If set, the run's folder
+            ends with the best validated weights; otherwise with the last weights or their average.
+        match_rates: for single-label classify, shift the classifier's biases at the end so that each class is predicted
+            on the validation set as often as it occurs in the training set.
         log_every: steps between lines of metrics.jsonl.
-        carbon_intensity: grams of CO2 per kWh of the grid.
+        carbon_intensity: grams of CO2 per kWh of your power grid.
     """
 
     steps: int = 0
@@ -52,5 +52,5 @@ class TrainConfig:
 
 
 def every(value: float, total: int) -> int:
-    """Turn an interval, in steps or as a share of all steps, into steps."""
+    """Convert an interval to steps; a value below 1 is a share of all steps."""
     return max(1, round(value * total) if value < 1 else int(value))

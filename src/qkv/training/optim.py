@@ -18,20 +18,21 @@ OPTIMIZERS = ("adamw", "muon")
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """How weights move.
+    """Settings of the optimizer.
 
     Attributes:
-        name: adamw (Loshchilov & Hutter 2019) or muon (Jordan et al. 2024) for the matrices of the layers.
-        lr: the peak rate.
-        weight_decay: of matrices and tables; norms and biases have none.
-        beta1: AdamW's.
-        beta2: AdamW's.
-        eps: AdamW's.
-        clip: the largest norm of the gradient, 0 for any.
+        name: adamw (Loshchilov & Hutter 2019), or muon (Jordan et al. 2024) for the weight matrices of the layers and
+            AdamW for the rest.
+        lr: the peak learning rate.
+        weight_decay: applied to matrices and embedding tables, not to norms and biases.
+        beta1: β₁ of AdamW.
+        beta2: β₂ of AdamW.
+        eps: ε of AdamW.
+        clip: the maximum gradient norm. 0 turns clipping off.
         schedule: inverse-sqrt, linear, cosine, stable or constant.
-        warmup: steps of rising rate; below 1, a share of all steps.
-        layer_decay: for fine-tuning, the rate of a layer as a share of the rate of the layer above it, embeddings
-            lowest; 1 for one rate everywhere.
+        warmup: warm-up steps. Below 1, a share of all steps.
+        layer_decay: for fine-tuning, the learning rate of each layer relative to the layer above it; embeddings get the
+            lowest. 1 uses the same rate for all layers.
     """
 
     name: str = "adamw"

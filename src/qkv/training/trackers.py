@@ -18,13 +18,13 @@ EXTRA = "'qkv[track]'"
 
 @dataclass(frozen=True, kw_only=True)
 class LogConfig:
-    """Where the numbers of a run go besides metrics.jsonl.
+    """Where to log metrics besides metrics.jsonl.
 
     Attributes:
-        track: auto (TensorBoard where it is installed), tensorboard, wandb (Weights & Biases) or none.
-        project: of Weights & Biases.
-        online: send to Weights & Biases while the run goes on; else, and where there is no network, the run's folder
-            `wandb` keeps everything for `wandb sync`.
+        track: auto (TensorBoard if it is installed), tensorboard, wandb (Weights & Biases) or none.
+        project: the Weights & Biases project.
+        online: upload to Weights & Biases during the run. Otherwise, or without a network, everything is kept in the
+            folder `wandb` of the run for `wandb sync`.
     """
 
     track: str = "auto"
