@@ -13,7 +13,6 @@ from qkv.predict.translate import BEAM
 from qkv.tasks.base import Task
 from qkv.tasks.exam import Exam
 from qkv.tasks.table import TASKS
-from qkv.tasks.translate import TranslateTask
 
 
 def evaluate(
@@ -36,7 +35,7 @@ def evaluate(
         task: the task that scores the model; found by the model's family and heads if None.
     """
     kind = task or task_for(model)
-    if beam is not None and not issubclass(kind, TranslateTask):
+    if beam is not None and not kind.decodes:
         raise UsageError(f"a beam is for translators, and this {model.family} is none: leave it out")
     exam = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None))
     scores = kind(kind.Settings(), data or DataConfig()).score(exam)

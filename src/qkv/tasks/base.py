@@ -99,6 +99,7 @@ class Task:
     keeps_length: ClassVar[bool] = False  # the model folder remembers data.max_length
     mixable: ClassVar[bool] = True  # can be a part of a mixture
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks understand
+    decodes: ClassVar[bool] = False  # scoring searches for sequences, so a beam means something
     accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
 

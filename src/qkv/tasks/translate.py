@@ -39,6 +39,7 @@ class TranslateTask(Task):
     Settings: ClassVar[type[Any]] = Translate
     specials: ClassVar[str] = "translate"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
+    decodes: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
     held_out_unit: ClassVar[str] = "source sentences"
 

@@ -1,0 +1,134 @@
+"""A task of your own: do two sentences stand in their right order? (ALBERT's objective, Lan et al. 2020).
+
+Everything about the task is in this file. Run it: python examples/extend/own_task.py
+A recipe runs it too: task = "own_task:SentenceOrderTask", with this folder as the current one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+import qkv
+from qkv.common.batch import Labelled
+from qkv.data.bad_rows import BadRows
+from qkv.data.documents import documents
+from qkv.data.store import Store
+from qkv.evaluation.classification import Accuracy
+from qkv.evaluation.score import Score
+from qkv.exams.evaluate import evaluate
+from qkv.objectives.classify import Classify
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task
+from qkv.tasks.batches import column, gathered, limit_of
+from qkv.tasks.exam import Exam, chunks, graded
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderSettings:
+    """The table [objective].
+
+    Attributes:
+        smoothing: label smoothing.
+    """
+
+    smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Two sentences, in the order of the text or the other way round."""
+
+    first: str
+    second: str
+    swapped: bool
+
+
+class SentenceOrderTask(Task):
+    """Each line of a text and the next one, every other pair swapped."""
+
+    Settings: ClassVar[type[Any]] = OrderSettings
+    heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
+    accuracy: ClassVar[str] = "classify.correct"
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Ordered]:
+        """Read pairs of lines."""
+        lines = [document.text for document in documents(list(paths), bad=self.data.bad, skipped=skipped)]
+        for number, (a, b) in enumerate(zip(lines[::2], lines[1::2], strict=False)):
+            yield Ordered(b, a, True) if number % 2 else Ordered(a, b, False)
+
+    def texts(self, example: Ordered) -> Iterable[str]:
+        """What a tokenizer is trained on."""
+        return example.first, example.second
+
+    def key(self, example: Ordered) -> str:
+        """Pairs with the same two sentences are never on both sides of the split."""
+        return "\n".join(sorted(self.texts(example)))
+
+    def survey(self, examples: Iterable[Ordered], say: Say) -> dict[str, Any]:
+        """The labels need no look at the data."""
+        del examples, say
+        return {"labels": ("in order", "swapped")}
+
+    def rows(self, examples: Iterable[Ordered], context: Context) -> Iterator[Row]:
+        """Tokenise pairs."""
+        for chunk in chunks(examples, 1000):
+            sides = [[e.first for e in chunk], [e.second for e in chunk]]
+            found = context.text.encode(*sides, max_length=limit_of(context, self.data.max_length))
+            for example, ids, segments in zip(chunk, found.ids, found.segments, strict=True):
+                yield {"ids": ids, "segments": segments, "label": int(example.swapped)}
+
+    def collate(self, store: Store, context: Context) -> Collate:
+        """Gather pairs and labels."""
+        del context
+
+        def make(rows: Array, rng: np.random.Generator) -> Labelled:
+            del rng
+            return Labelled(gathered(store, rows), column(store, "label", rows))
+
+        return make
+
+    def objective(self) -> Classify:
+        """Cross-entropy of the order."""
+        return Classify(smoothing=self.settings.smoothing)
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Accuracy."""
+        return graded([Accuracy()], self._answers(exam))
+
+    def _answers(self, exam: Exam) -> Iterator[tuple[str, str]]:
+        for chunk in exam.chunks(self.examples(exam.paths, exam.skipped)):
+            found = exam.model.classify([e.first for e in chunk], [e.second for e in chunk])
+            for label, example in zip(found, chunk, strict=True):
+                yield label.label, "swapped" if example.swapped else "in order"
+
+
+def main() -> None:
+    """Train it on a text whose sentences are numbered."""
+    with tempfile.TemporaryDirectory() as place:
+        text = Path(place) / "text.txt"
+        lines = [f"{'first' if n % 2 == 0 else 'then'} comes number {n // 2}" for n in range(600)]
+        text.write_text("\n".join(lines) + "\n")
+        changes = {"data.train": str(text), "model.preset": "bert-tiny", "out": f"{place}/run", "optim.lr": 2e-3}
+        sizes = {
+            "model.set": {"dim": 32, "num_heads": 2, "ff_dim": 64},
+            "tokenizer.vocab_size": 200,
+            "train.tokens": 256,
+        }
+        qkv.train(
+            "classify",
+            task=SentenceOrderTask,
+            changes={**changes, **sizes, "train.epochs": 8},
+            device="cpu",
+        )
+        model = qkv.load(f"{place}/run", device="cpu")
+        (accuracy,) = evaluate(model, [str(text)], task=SentenceOrderTask)
+        print(f"order accuracy {accuracy.value:.3f} on {accuracy.count} pairs")
+
+
+if __name__ == "__main__":
+    main()
