@@ -51,13 +51,13 @@ def main() -> None:
         table = Path(place) / "reviews.tsv"
         rows = [f"{'bad' if n % 5 == 0 else 'good'} film {n}\t{'neg' if n % 5 == 0 else 'pos'}" for n in range(200)]
         table.write_text("\n".join(["text\tlabel", *rows]) + "\n")
-        changes = {"data.train": str(table), "model.preset": "bert-tiny", "out": f"{place}/run", "optim.lr": 2e-3}
+        changes = {"data.train": str(table), "model.preset": "bert-tiny", "out": f"{place}/run", "optim.lr": 5e-3}
         sizes = {
             "model.set": {"dim": 32, "num_heads": 2, "ff_dim": 64},
             "tokenizer.vocab_size": 200,
             "train.tokens": 256,
         }
-        qkv.train("classify", changes={**changes, **sizes, "train.epochs": 6}, device="cpu")
+        qkv.train("classify", changes={**changes, **sizes, "train.epochs": 10}, device="cpu")
         model = qkv.load(f"{place}/run", device="cpu")
         for score in evaluate(model, [str(table)], task=BalancedClassifyTask):
             print(f"{score.name} {score.value:.3f}")

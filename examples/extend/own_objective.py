@@ -53,7 +53,7 @@ def main() -> None:
         table = Path(place) / "reviews.tsv"
         rows = [f"{'good' if n % 2 else 'bad'} film number {n}\t{'pos' if n % 2 else 'neg'}" for n in range(200)]
         table.write_text("\n".join(["text\tlabel", *rows]) + "\n")
-        changes = {"data.train": str(table), "model.preset": "bert-tiny", "out": f"{place}/run", "optim.lr": 1e-3}
+        changes = {"data.train": str(table), "model.preset": "bert-tiny", "out": f"{place}/run", "optim.lr": 5e-3}
         sizes = {
             "model.set": {"dim": 32, "num_heads": 2, "ff_dim": 64},
             "tokenizer.vocab_size": 200,
@@ -64,7 +64,7 @@ def main() -> None:
             "classify",
             objective=Focal(gamma=1.0),
             callbacks=[lambda _, values: losses.append(values["loss"]) if "loss" in values else None],
-            changes={**changes, **sizes, "train.epochs": 6},
+            changes={**changes, **sizes, "train.epochs": 10},
             device="cpu",
         )
         model = qkv.load(f"{place}/run", device="cpu")
