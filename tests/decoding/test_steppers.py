@@ -64,7 +64,7 @@ def test_layouts_stay_where_nothing_changes() -> None:
         stepper.step(torch.tensor([3, 4, 5, 6]))
         stepper.reorder(torch.tensor([1, 0, 2, 2]))
     assert stepper.askers is askers
-    assert len(askers.__dict__["_plans"]) == 1, "the plan of the rectangles is made once"
+    assert len(askers.plans) == 1, "the plan of the rectangles is made once"
 
 
 def test_prompts_are_read_but_for_their_last_tokens() -> None:

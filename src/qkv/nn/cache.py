@@ -13,16 +13,15 @@ from qkv.common.ragged import Ragged
 
 def slots(lengths: list[int], pitch: int, device: torch.device) -> Ragged:
     """Lay sequences out at an equal distance, each with room up to the next."""
-    layout = Ragged(
+    return Ragged(
         offsets=torch.arange(len(lengths) + 1, device=device, dtype=torch.int32) * pitch,
         lengths=torch.tensor(lengths, device=device, dtype=torch.int32),
         max_length=max(lengths),
         num_rows=len(lengths) * pitch,
         pitch=pitch,
         packed=False,
+        known_lengths=lengths,
     )
-    layout.__dict__["host_lengths"] = lengths  # known here: nobody needs to ask the device
-    return layout
 
 
 class KeyValueCache:
