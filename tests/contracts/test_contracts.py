@@ -207,6 +207,18 @@ def test_a_beam_shares_its_source() -> None:
             plain_cache.reorder(order)
 
 
+@every_model
+def test_encoder_states_are_those_of_what_is_read(name: str) -> None:
+    """One method for every family; a user's classifier or sentence vectors need no other."""
+    config = MODELS[name]
+    model, batch = make(config), batch_for(config)
+    if pairs(config):
+        assert model.encoder_states(batch.source).layout is batch.source.layout
+        assert model.states_for(batch.source).states.shape == (batch.source.layout.num_rows, config.dim)
+    else:
+        assert torch.equal(model.encoder_states(batch).states, model(batch).states)
+
+
 def test_every_entry_is_here() -> None:
     kinds = {(catalogue.family_of(c), getattr(c, "flavour", "")) for c in MODELS.values()}
     assert kinds == {(catalogue.family_of(c), getattr(c, "flavour", "")) for c in catalogue.PRESETS.values()}

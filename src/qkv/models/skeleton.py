@@ -58,14 +58,18 @@ class Headed(nn.Module):
             return head(self.pooler(hidden))
         return head(hidden.states, self.table) if head.tied else head(hidden.states)
 
+    def encoder_states(self, batch: Any) -> Hidden:
+        """Compute the states of what is read: of the source, where there is an encoder and a decoder."""
+        return self(batch)
+
     def states_for(self, batch: Any, name: str | None = None) -> Hidden:
         """Compute the states that a head reads; a family that can computes no others."""
         del name
-        return self(batch)
+        return self.encoder_states(batch)
 
     def states_at(self, batch: Any, rows: Tensor) -> Tensor:
         """Compute the states of some rows; a family that can computes no others. Shape: [M] -> [M, D]."""
-        return self(batch).states[rows]
+        return self.encoder_states(batch).states[rows]
 
 
 class Transformer(Headed):
@@ -157,6 +161,10 @@ class EncoderDecoder(Headed):
         """Compute the memory."""
         context = PassContext.of(source.layout)
         return Hidden(self.encoder(self.embeddings(source, context.place), context), source.layout)
+
+    def encoder_states(self, batch: Tokens) -> Hidden:
+        """Compute the states of the source."""
+        return self.encode(batch)
 
     def decode(
         self,
