@@ -13,6 +13,7 @@ from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.common.rows import Rows
+from qkv.models.fixed_steppers import StepperCache
 from qkv.models.steppers import PromptDecoding, SourceDecoding
 from qkv.nn.attention import PassContext
 from qkv.nn.cache import KeyValueCache
@@ -26,6 +27,10 @@ class Headed(nn.Module):
 
     heads: nn.ModuleDict
     pooler: Pooler | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steppers = StepperCache()
 
     def _own_heads(self, heads: Mapping[str, Head], pooler: Pooler | None) -> None:
         self.pooler = pooler
