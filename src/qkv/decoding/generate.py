@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -63,8 +63,7 @@ def generate(
             mind, nor for several draws of a sequence.
     """
     config = config or DecodingConfig()
-    sizes = {"max_lengths": max_lengths, "prefixes": prefixes, "prompts": prompts, "seeds": seeds}
-    _check_sizes(len(first), sizes)
+    _check_sizes(len(first), max_lengths=max_lengths, prefixes=prefixes, prompts=prompts, seeds=seeds)
     if on_tokens is not None and (config.beam > 1 or config.nbest > 1):
         raise UsageError("tokens can be streamed only with beam 1 and nbest 1")
     limits = [most if config.max_length is None else min(most, config.max_length) for most in max_lengths]
@@ -81,10 +80,10 @@ def generate(
     sampler: Sampler = GreedySampler()
     if config.sample:
         rows = torch.arange(len(first), device=stepper.device).repeat_interleave(config.nbest)
-        sampler_seeds = _seeds(config, len(first), seeds)
+        drawn_from = _seeds(config, len(first), seeds)
         stepper.reorder(rows)
         first, history, limits = first[rows], history.select(rows), [limits[b] for b in rows.tolist()]
-        sampler = RandomSampler(sampler_seeds, limits, stepper.device)
+        sampler = RandomSampler(drawn_from, limits, stepper.device)
     found = single_search(
         stepper,
         first,
@@ -99,7 +98,7 @@ def generate(
     return [sorted(several, key=lambda hypothesis: -hypothesis.score) for several in each]
 
 
-def _check_sizes(batch: int, given: Mapping[str, Sequence[object] | None]) -> None:
+def _check_sizes(batch: int, **given: Sequence[object] | None) -> None:
     for name, values in given.items():
         if values is not None and len(values) != batch:
             raise UsageError(f"{batch} sequences and {len(values)} {name}: there must be as many of each")
