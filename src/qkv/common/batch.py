@@ -98,6 +98,11 @@ class Tokens(Batch):
             segments=None if segments is None else _row(segments, device),
         )
 
+    def twice(self) -> Tokens:
+        """Return the same sequences two times in one batch, so that dropout differs between the two (R-Drop)."""
+        segments, positions = (None if row is None else row.repeat(2) for row in (self.segments, self.positions))
+        return Tokens(self.ids.repeat(2), self.layout.twice(), segments, positions)
+
     def padded(self, layout: Ragged) -> Tokens:
         """Return the same tokens, with zeros up to the rows of a longer layout."""
         segments, positions = (
@@ -129,6 +134,10 @@ class Images(Batch):
     def size(self) -> Size:
         """Images."""
         return Size(len(self.pixels), "img")
+
+    def twice(self) -> Images:
+        """Return the same images two times in one batch."""
+        return Images(self.pixels.repeat(2, 1, 1, 1))
 
 
 @dataclass(frozen=True, eq=False)

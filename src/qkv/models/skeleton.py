@@ -18,7 +18,7 @@ from qkv.models.steppers import PromptDecoding, SourceDecoding
 from qkv.nn.attention import PassContext
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
-from qkv.nn.heads import DistilledHead, Head, Pooler
+from qkv.nn.heads import Head, Pooler
 from qkv.nn.stack import Stack
 
 
@@ -55,7 +55,7 @@ class Headed(nn.Module):
     def logits(self, hidden: Hidden, name: str | None = None) -> Tensor:
         """Score states with a head. Shape: [T, D] -> [T, ...] over rows, [B, ...] over sequences."""
         head = self.head(name)
-        if isinstance(head, DistilledHead):
+        if head.over == "leading":
             return head(hidden)
         if head.over == "sequences":
             if self.pooler is None:

@@ -37,7 +37,7 @@ class Pooler(nn.Module):
 
 
 class Head(nn.Module):
-    """Base of all heads. `over` says whether it takes rows or sequences, `tied` whether it reads the token table."""
+    """Base of all heads: `over` rows, pooled sequences or all states ("leading"); `tied` heads read the token table."""
 
     over = "rows"
     tied = False

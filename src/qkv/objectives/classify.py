@@ -11,7 +11,7 @@ from qkv.common.batch import Labelled
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import binary_cross_entropy, squared_error
 from qkv.objectives.parts import Losses, number_asked
-from qkv.objectives.r_drop import Agreeing, twice
+from qkv.objectives.r_drop import Agreeing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Classify(Agreeing):
 
     def scores(self, model: Scored, batch: Labelled, again: bool) -> Tensor:
         """Score the classes. Shape: [B or 2B, C]."""
-        inputs = twice(batch.inputs) if again else batch.inputs
+        inputs = batch.inputs.twice() if again else batch.inputs
         return model.logits(model.states_for(inputs, self.head), self.head)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from qkv.common.batch import Images, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
@@ -81,18 +80,6 @@ class Agreeing(Passes):
             return {self.part: cross_entropy(logits, wanted, smoothing=self.smoothing)}
         both = cross_entropy(logits, wanted.repeat(2), smoothing=self.smoothing)
         return {self.part: both, "r_drop": distance(logits, wanted)}
-
-
-@overload
-def twice(inputs: Tokens) -> Tokens: ...
-@overload
-def twice(inputs: Tokens | Images) -> Tokens | Images: ...
-def twice(inputs: Tokens | Images) -> Tokens | Images:
-    """Return the same sequences or images two times in one batch: dropout differs between the two."""
-    if isinstance(inputs, Images):
-        return Images(inputs.pixels.repeat(2, 1, 1, 1))
-    rows = (None if row is None else row.repeat(2) for row in (inputs.segments, inputs.positions))
-    return Tokens(inputs.ids.repeat(2), inputs.layout.twice(), *rows)
 
 
 def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:

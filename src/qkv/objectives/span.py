@@ -13,7 +13,7 @@ from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.common.ragged import Ragged
 from qkv.objectives.parts import Losses
-from qkv.objectives.r_drop import Passes, apart, twice
+from qkv.objectives.r_drop import Passes, apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class AnswerSpan(Passes):
         """Score every row as a start and as an end; "correct" has both right."""
         one = batch
         if self.again:
-            batch = Spans(twice(batch.tokens), batch.starts.repeat(2), batch.ends.repeat(2))
+            batch = Spans(batch.tokens.twice(), batch.starts.repeat(2), batch.ends.repeat(2))
         hidden = model(batch.tokens)
         layout = hidden.layout
         log_p_T2 = ragged_log_softmax(model.logits(hidden, "span"), layout)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qkv.common.batch import Labelled
 from qkv.common.protocols import Scored
-from qkv.objectives.r_drop import Agreeing, twice
+from qkv.objectives.r_drop import Agreeing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,4 +24,4 @@ class Tag(Agreeing):
 
     def scores(self, model: Scored, batch: Labelled, again: bool) -> Tensor:
         """Score the tags of each row. Shape: [T or 2T, C]."""
-        return model.logits(model(twice(batch.inputs) if again else batch.inputs), "tag")
+        return model.logits(model(batch.inputs.twice() if again else batch.inputs), "tag")

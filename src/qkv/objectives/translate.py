@@ -9,7 +9,7 @@ from torch import Tensor
 
 from qkv.common.batch import Pairs, Translated
 from qkv.common.protocols import Scored
-from qkv.objectives.r_drop import Agreeing, twice
+from qkv.objectives.r_drop import Agreeing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,5 +27,5 @@ class Translate(Agreeing):
         """Score the vocabulary for each target token. Shape: [T or 2T, V]."""
         pairs = batch.pairs
         if again:
-            pairs = Pairs(twice(pairs.source), twice(pairs.target))
+            pairs = Pairs(pairs.source.twice(), pairs.target.twice())
         return model.logits(model(pairs), "lm")
