@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.common.batch import UNITS, Images, Labelled, Pairs, Tokens, Words, size
+from qkv.common.batch import UNITS, Images, Labelled, Pairs, Tokens, Words, layouts, move, size
 from qkv.common.errors import UsageError
 
 SEQUENCES = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -63,3 +63,17 @@ def test_the_size_of_a_batch_is_what_a_person_would_count():
     assert size(Words(words.view(2, 3), words[:2], words.view(2, 3))) == (2, "words")
     assert size({"x": torch.zeros(3)}) == (0, "tok")
     assert {"tok", "img", "words"} == set(UNITS)
+
+
+def test_a_batch_moves_with_its_dicts_dataclasses_and_layouts():
+    batch = {"a": Labelled(Tokens.of([[1, 2], [3]]), torch.zeros(2)), "b": 3, "c": None}
+    moved = move(batch, "cpu")
+    assert moved["b"] == 3
+    assert moved["c"] is None
+    assert moved["a"].inputs.layout is not batch["a"].inputs.layout
+    assert moved["a"].inputs.layout.host_lengths == [2, 1]
+    assert [layout.num_rows for layout in layouts(moved)] == [3]
+    on_meta = move(batch, "meta")["a"].inputs
+    assert on_meta.ids.is_meta
+    assert on_meta.layout.offsets.is_meta
+    assert on_meta.layout.host_lengths == [2, 1], "known on the host, without asking the device"

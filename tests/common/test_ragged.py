@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 from hypothesis import given
@@ -130,3 +132,19 @@ def test_select_keeps_some_sequences_cut_short_where_they_are(data):
 def test_hidden_splits_its_states():
     hidden = Hidden(torch.arange(6).view(3, 2), Ragged.of([1, 2]))
     assert [part.tolist() for part in hidden.split()] == [[[0, 1]], [[2, 3], [4, 5]]]
+
+
+def test_a_copy_knows_no_plans_and_a_fresh_one_no_lengths():
+    layout = Ragged.of([2, 1])
+    layout.plans["kernel"] = "worked out"
+    assert layout.twice().host_lengths == [2, 1, 2, 1]
+    assert layout.fresh().known_lengths is None
+    assert layout.fresh().plans == dataclasses.replace(layout).plans == {}
+    assert "plans" not in repr(layout)
+
+
+def test_a_fresh_layout_reads_its_lengths_again():
+    layout = Ragged.of([2, 1])
+    fresh = layout.fresh()
+    layout.lengths.copy_(torch.tensor([1, 2]))
+    assert fresh.host_lengths == [1, 2]

@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qkv.common.batch import SentencePairs, layouts
+from qkv.common.batch import IGNORED, Batch, Images, Labelled, SentencePairs, Tokens, layouts, pad
 from qkv.common.cuda.static_shape import StaticShape
+from qkv.common.ragged import Ragged
 from qkv.models import catalogue
 from qkv.objectives.parts import weighted
 from tests.common.kinds import KINDS, REPLACED, masked, replaced_model, tokens, translated
@@ -81,3 +82,37 @@ def test_a_form_grows_to_hold_what_it_could_not(small: list[int], large: list[in
 
 def test_batches_whose_examples_see_one_another_have_no_form() -> None:
     assert StaticShape.of([SentencePairs(tokens([3, 4]), tokens([2, 2]))]) is None
+    assert StaticShape.of([Labelled(Images(torch.zeros(2, 3, 8, 8)), torch.zeros(2))]) is None
+    assert StaticShape.of([{"mixed": masked([3, 4])}]) is None
+    assert StaticShape.of([masked([3, 4]), SentencePairs(tokens([3, 4]), tokens([2, 2]))]) is None
+    assert StaticShape.of([]) is None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Graded(Batch):
+    """A user's own kind: a grade for each text, and words of it that are named by their rows."""
+
+    tokens: Tokens
+    grades: torch.Tensor
+    named: torch.Tensor
+    is_static = True
+
+    @property
+    def num_targets(self) -> int:
+        return len(self.named)
+
+    def filled(self, shape: StaticShape, layouts: list[Ragged]) -> Graded:
+        grades, named = pad(self.grades, shape.sequences, IGNORED), pad(self.named, shape.targets, 0)
+        return Graded(self.tokens.padded(layouts[0]), grades, named)
+
+
+def test_a_kind_of_your_own_brings_itself_to_a_static_shape() -> None:
+    batches = [Graded(tokens(n), torch.ones(len(n)), torch.arange(n[0])) for n in ([3, 2], [6, 7, 5])]
+    shape = StaticShape.of(batches)
+    assert shape is not None
+    for batch in batches:
+        fixed = shape.fill(batch)
+        assert fixed is not None
+        assert fixed.size == (shape.rows[0], "tok")
+        assert (len(fixed.grades), len(fixed.named)) == (shape.sequences, shape.targets)
+        assert fixed.grades.tolist()[: len(batch.grades)] == batch.grades.tolist()

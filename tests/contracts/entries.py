@@ -9,8 +9,7 @@ import torch
 
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.models import catalogue
-from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
-from qkv.models.skeleton import EncoderDecoder, Headed
+from qkv.models.skeleton import Headed
 from qkv.models.vit import ViTConfig
 
 SMALL = {
@@ -107,7 +106,3 @@ def outputs(model: Headed, batch: Any) -> dict[str, list[torch.Tensor]]:
     if model.pooler is not None:
         found["pool"] = list(model.pooler(hidden))
     return found
-
-
-def encoder_of(model: Headed) -> bool:
-    return isinstance(model, EncoderDecoder | RecurrentSeq2Seq)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ import torch
 from qkv.checkpoints.folder import Folder, read_folder, write_folder
 from qkv.common.batch import Pairs, Tokens
 from qkv.models import catalogue
-from qkv.models.position import POSITIONS
+from qkv.models.position import POSITIONS, PositionConfig, PositionScheme
 from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache
+from qkv.nn.positions import NoPosition, Place, Placement
 from tests.contracts.entries import LENGTHS, MODELS, SMALL, batch_for, make, outputs, pairs, sequences, shrink
 
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -186,6 +188,31 @@ def test_schemes_without_a_limit_read_past_the_trained_length(position: str) -> 
     assert make(config)(Tokens.of(sequences([30]))).states.isfinite().all()
 
 
+class Halving(NoPosition):
+    """A scheme of somebody's own: a bias that halves the weight with each step of distance."""
+
+    def place(self, place: Place, num_layers: int) -> list[Placement]:
+        distance = torch.arange(-8, 9).abs()
+        return [Biased(kernels.Bias(-math.log(2) * distance.float().expand(4, -1)))] * num_layers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Biased(Placement):
+    bias: kernels.Bias
+
+    def attend(self, call: kernels.Call, kernel: kernels.Kernel) -> torch.Tensor:
+        return kernel(dataclasses.replace(call, bias=self.bias))
+
+
+def test_a_position_scheme_of_your_own_is_one_line_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POSITIONS, "halving", PositionScheme(attended=lambda _config, _sizes: Halving()))
+    for preset in ("bert-base", "gpt2", "t5-small"):
+        config = shrink(catalogue.preset(preset), position="halving")
+        mine, none = (make(dataclasses.replace(config, position=PositionConfig(name=n))) for n in ("halving", "none"))
+        batch = batch_for(config)
+        assert not torch.allclose(mine(batch).states, none(batch).states, atol=1e-4)
+
+
 def test_a_beam_shares_its_source() -> None:
     """Three hypotheses over one source, asked as a query sequence of three, equal three copies of the source."""
     config = MODELS["transformer-tiny"]
@@ -205,6 +232,18 @@ def test_a_beam_shares_its_source() -> None:
             order = torch.tensor([1, 1, 0, 5, 3, 3])
             shared_cache.reorder(order)
             plain_cache.reorder(order)
+
+
+@every_model
+def test_encoder_states_are_those_of_what_is_read(name: str) -> None:
+    """One method for every family; a user's classifier or sentence vectors need no other."""
+    config = MODELS[name]
+    model, batch = make(config), batch_for(config)
+    if pairs(config):
+        assert model.encoder_states(batch.source).layout is batch.source.layout
+        assert model.states_for(batch.source).states.shape == (batch.source.layout.num_rows, config.dim)
+    else:
+        assert torch.equal(model.encoder_states(batch).states, model(batch).states)
 
 
 def test_every_entry_is_here() -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.decoding import rows
 from qkv.decoding.beam import beam_search
-from qkv.decoding.best import best
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logits_processors import History
+from qkv.decoding.rules import BeamRules, StopCondition
+from qkv.decoding.topk import topk
 from tests.decoding.toys import END, Toy, every_hypothesis
 
 FIRST = 2
@@ -64,8 +65,8 @@ def test_a_beam_of_one_is_greedy(sources: list[int], limit: int, alpha: float) -
     config = DecodingConfig(length_penalty=alpha)
     limits = [limit] * len(sources)
     first, history = torch.full((len(sources),), FIRST), History.of([[]] * len(sources))
-    options = {"end_id": END, "limits": limits, "processors": [], "history": history, "config": config}
-    found = beam_search(Toy(sources, 6), first, **options)  # type: ignore[arg-type]
+    rules = BeamRules(config, StopCondition(END))
+    found = beam_search(Toy(sources, 6), first, limits=limits, processors=[], history=history, rules=rules)
     wanted = [one[0] for one in run(Toy(sources, 6), limits)]
     assert [one[0].ids for one in found] == [one.ids for one in wanted]
     for one, other in zip(found, wanted, strict=True):
@@ -80,7 +81,7 @@ def test_stopping_early_loses_nothing(alpha: float, sharp: float) -> None:
     early, patient = Toy(range(60), 5, sharp=sharp), Toy(range(60), 5, sharp=sharp)
     found = run(early, limits, beam=3, nbest=2, length_penalty=alpha)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows.Beam, "_over", lambda self, going, length: not going)
+        patch.setattr(BeamRules, "over", lambda _, best, worst, length, limit: length >= limit or best == -math.inf)
         wanted = run(patient, limits, beam=3, nbest=2, length_penalty=alpha)
     for one, other in zip(found, wanted, strict=True):
         alike(one, other)
@@ -122,7 +123,7 @@ def test_best_is_topk(k: int, vocab: int, seed: int) -> None:
     scores = torch.randn(3, vocab, generator=torch.Generator().manual_seed(seed))
     scores[1] = -torch.inf
     scores[1, 5], scores[1, -1] = 2.0, 1.0
-    values, ids = best(scores, k)
+    values, ids = topk(scores, k)
     assert torch.equal(values, scores.topk(k).values)
     assert torch.equal(scores.gather(1, ids), values)
     assert all(len(set(row)) == k for row in ids.tolist())

@@ -13,7 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
-from qkv.decoding.sample import Sample
+from qkv.decoding.samplers import RandomSampler
 from tests.contracts.entries import MODELS, make, sequences
 from tests.decoding.toys import Toy
 
@@ -171,7 +171,7 @@ def test_draws_follow_the_probabilities_and_the_seed() -> None:
 
 def test_what_is_forbidden_is_never_drawn() -> None:
     """Not even by the smallest and the largest number that can be drawn."""
-    sample, inf = Sample([0, 1], [1, 1]), torch.inf
+    sample, inf = RandomSampler([0, 1], [1, 1]), torch.inf
     sample.drawn = torch.tensor([[0.0], [1 - 2**-53]], dtype=torch.float64)
     scores = torch.tensor([[-inf, 0.0, 0.3, -inf]] * 2)
     assert sample(scores, [0, 1], 0).tolist() == [1, 2]

@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import UsageError
-from qkv.decoding.logits_processors import Forbidden, ForcedPrefix, History, MinLength, NoRepeat, RepetitionPenalty
-from qkv.decoding.warpers import MinP, Temperature, TopK, TopP
+from qkv.decoding.logits_processors import (
+    Forbidden,
+    ForcedPrefix,
+    History,
+    MinLength,
+    MinP,
+    NoRepeat,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
+)
 
 V = 7
 histories = st.integers(0, 9).flatmap(

@@ -10,6 +10,7 @@ from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.recorded import recorded_search
+from qkv.decoding.rules import BeamRules, StopCondition
 from qkv.models import catalogue
 from qkv.models.fixed_steppers import FixedPrompts, FixedSources
 from tests.contracts.entries import make, shrink
@@ -23,6 +24,10 @@ CONFIGS = [
     DecodingConfig(beam=2, length_penalty=-0.5),
     DecodingConfig(beam=5, length_penalty=2.0),
 ]
+
+
+def rules(config: DecodingConfig, end_id: int) -> BeamRules:
+    return BeamRules(config, StopCondition(end_id))
 
 
 def same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -> None:
@@ -55,7 +60,7 @@ def test_encoder_decoder(config: DecodingConfig, end_id: int) -> None:
     stepper = FixedSources(model, config.beam, 12, memory)
     stepper.load(memory)
     for _ in range(2):  # the state of one batch is none of the next one's
-        found = recorded_search(stepper, first, end_id=end_id, limits=LIMITS, longest=12, config=config)
+        found = recorded_search(stepper, first, limits=LIMITS, longest=12, rules=rules(config, end_id))
         same(found, wanted)
 
 
@@ -68,7 +73,7 @@ def test_prompts(config: DecodingConfig) -> None:
     stepper = FixedPrompts(model, len(SOURCES), config.beam, 24, torch.device("cpu"))
     stepper.load(start.cache)
     wanted = generate(start, first, end_id=17, max_lengths=LIMITS, config=config)
-    same(recorded_search(stepper, first, end_id=17, limits=LIMITS, longest=12, config=config), wanted)
+    same(recorded_search(stepper, first, limits=LIMITS, longest=12, rules=rules(config, 17)), wanted)
 
 
 @torch.inference_mode()
@@ -81,4 +86,4 @@ def test_a_row_that_is_over_does_not_run_past_the_last_position() -> None:
     ready = model.start(prompts)
     stepper = FixedPrompts(model, 2, 1, 24, torch.device("cpu"))
     stepper.load(ready.cache)
-    same(recorded_search(stepper, ready.first, end_id=-1, limits=limits, longest=24, config=config), wanted)
+    same(recorded_search(stepper, ready.first, limits=limits, longest=24, rules=rules(config, -1)), wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from qkv.common.batch import Tokens
 from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
 from qkv.models import catalogue
+from qkv.models.fixed_steppers import KEPT
 from qkv.nn import kernels
 from tests.contracts.entries import MODELS, make, sequences
 from tests.decoding.test_generate import FAMILIES, Uncached
@@ -64,7 +66,7 @@ def test_layouts_stay_where_nothing_changes() -> None:
         stepper.step(torch.tensor([3, 4, 5, 6]))
         stepper.reorder(torch.tensor([1, 0, 2, 2]))
     assert stepper.askers is askers
-    assert len(askers.__dict__["_plans"]) == 1, "the plan of the rectangles is made once"
+    assert len(askers.plans) == 1, "the plan of the rectangles is made once"
 
 
 def test_prompts_are_read_but_for_their_last_tokens() -> None:
@@ -81,3 +83,19 @@ def test_steps_keep_no_graph() -> None:
     for name in ("gpt2", "transformer-tiny", "rnn-small"):
         module: Any = make(MODELS[name])
         assert not module.start(Tokens.of([[5, 6]])).step(torch.tensor([3])).requires_grad
+
+
+def test_steppers_of_fixed_shapes_serve_again_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "recordable", lambda *_: True)
+    module: Any = make(MODELS["transformer-tiny"])
+    found = [module.start(Tokens.of(sequences(lengths))).fixed(2, 8) for lengths in ([5, 1, 12], [4, 4, 10], [3])]
+    assert found[0] is found[1], "the sizes are the same once rounded up"
+    assert found[0] is not found[2]
+    assert len(module.steppers) == 2
+    for beams in range(3, 20):
+        module.start(Tokens.of(sequences([3]))).fixed(beams, 8)
+    assert len(module.steppers) == KEPT
+    assert len(copy.deepcopy(module).steppers) == 0, "recordings belong to one model's weights"
+    assert set(module.state_dict()) == set(make(MODELS["transformer-tiny"]).state_dict())
+    module.steppers.clear()
+    assert len(module.steppers) == 0

@@ -96,7 +96,7 @@ def test_no_further_from_fp32_than_the_plain_layers(thin: Any, rows: int, dtype:
 def test_searches_take_it(thin: Any, compile: bool) -> None:
     model, found = gpt().to(torch.bfloat16), []
     for layers in (None, thin.layers):
-        model.__dict__.pop("_fixed_steppers", None)
+        model.steppers.clear()
         start = model.start(Tokens.of(sequences(LENGTHS[:2], vocab=500), device="cuda"))
         stepper = start.fixed(1, 64)
         assert stepper is not None

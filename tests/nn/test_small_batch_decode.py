@@ -14,6 +14,7 @@ from qkv.common.batch import Tokens
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.recorded import recorded_search
+from qkv.decoding.rules import BeamRules, StopCondition
 from qkv.models import catalogue
 from qkv.models.fixed_steppers import FixedPrompts
 from tests.contracts.entries import make, shrink
@@ -137,12 +138,12 @@ def test_searches_say_the_same(beam: int) -> None:
     for parameter in model.parameters():
         parameter.mul_(3.0)  # scores far enough apart
     start = model.start(Tokens.of(PROMPTS[:2]))
-    first, search = start.first, {"end_id": 17, "config": config}
+    first, rules = start.first, BeamRules(config, StopCondition(17))
     few = FixedPrompts(model, 2, beam, 12, torch.device("cpu"))
     few.load(start.cache)
     few.layers = thin.layers
-    wanted = generate(start, first, max_lengths=[4, 3], **search)
-    found = recorded_search(few, first, limits=[4, 3], longest=4, **search)
+    wanted = generate(start, first, max_lengths=[4, 3], end_id=17, config=config)
+    found = recorded_search(few, first, limits=[4, 3], longest=4, rules=rules)
     for mine, theirs in zip(found, wanted, strict=True):
         assert [h.ids for h in mine] == [h.ids for h in theirs]
         assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-4)

@@ -12,7 +12,6 @@ from qkv.common.batch import Images, Labelled, Spans, Tokens
 from qkv.common.errors import UsageError
 from qkv.models import catalogue
 from qkv.objectives import AnswerSpan, Classify, Tag, weighted
-from qkv.objectives.r_drop import twice
 from tests.contracts.entries import make, shrink
 
 SENTENCES = [[5, 6, 7], [8, 9], [4, 4, 4, 4]]
@@ -21,7 +20,7 @@ SENTENCES = [[5, 6, 7], [8, 9], [4, 4, 4, 4]]
 def test_twice_lists_everything_two_times() -> None:
     tokens = Tokens.of(SENTENCES, segments=[[0, 0, 1], [0, 1], [0, 0, 0, 1]])
     tokens = dataclasses.replace(tokens, positions=torch.arange(9))
-    both, listed = twice(tokens), Tokens.of(2 * SENTENCES)
+    both, listed = tokens.twice(), Tokens.of(2 * SENTENCES)
     assert torch.equal(both.ids, listed.ids)
     assert torch.equal(both.layout.offsets, listed.layout.offsets)
     assert torch.equal(both.layout.lengths, listed.layout.lengths)
@@ -29,7 +28,7 @@ def test_twice_lists_everything_two_times() -> None:
     assert both.segments.tolist() == 2 * [0, 0, 1, 0, 1, 0, 0, 0, 1]
     assert both.positions is not None
     assert both.positions.tolist() == 2 * list(range(9))
-    assert twice(Images(torch.ones(2, 3, 4, 4))).pixels.shape == (4, 3, 4, 4)
+    assert Images(torch.ones(2, 3, 4, 4)).twice().pixels.shape == (4, 3, 4, 4)
 
 
 def test_the_loss_is_both_passes_and_half_of_alpha_times_their_distance() -> None:

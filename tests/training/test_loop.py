@@ -17,8 +17,9 @@ import torch
 from qkv.checkpoints.state import read_checkpoint, steps
 from qkv.common.errors import QkvError
 from qkv.training.config import TrainConfig
-from qkv.training.loop import train
+from qkv.training.loop import one_step, train
 from qkv.training.optim import OptimConfig
+from qkv.training.run import Run
 from tests.training.toy import Squares, batch_at, batches, equal, final, job, model
 
 OPTIM = OptimConfig(lr=0.05, warmup=3)
@@ -177,7 +178,7 @@ import sys, time
 from pathlib import Path
 from tests.training.toy import job, batches
 from tests.training.test_loop import CONFIG, OPTIM
-from qkv.training.loop import train
+from qkv.training.loop import one_step, train
 
 def slow(position):
     for item in batches(position):
@@ -241,3 +242,25 @@ def test_resuming_drops_lines_after_the_checkpoint(tmp_path: Path) -> None:
     assert found[-1] == 40
     assert 99 not in found
     assert next(batches(0))[1] == 1
+
+
+def test_what_wraps_the_learner_sees_every_batch(tmp_path: Path) -> None:
+    """The place for DDP and FSDP2: a module around the way from a batch to its losses."""
+
+    class Wrapper(torch.nn.Module):
+        def __init__(self, learner: torch.nn.Module) -> None:
+            super().__init__()
+            self.learner, self.seen = learner, 0
+
+        def forward(self, batch: Any) -> Any:
+            self.seen += 1
+            return self.learner(batch)
+
+    plain, wrapped = (Run(job(tmp_path / name, model=model(0.0)), CONFIG, OPTIM) for name in ("plain", "wrapped"))
+    wrapped.learner = Wrapper(wrapped.learner)
+    for run in (plain, wrapped):
+        stream = run.job.batches(0)
+        for _ in range(3):
+            one_step(run, stream)
+    assert wrapped.learner.seen == 3
+    assert equal(plain.weights(), wrapped.weights())

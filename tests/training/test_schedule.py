@@ -25,14 +25,31 @@ def test_inverse_square_root_is_the_papers() -> None:
 
 
 def test_ends() -> None:
-    assert rate("linear", 100, warmup=10, total=100) == 0.0
-    assert rate("linear", 55, warmup=10, total=100) == pytest.approx(0.5)
+    assert rate("linear", 100, warmup=10, total=100) == pytest.approx(1 / 91)
+    assert rate("linear", 56, warmup=11, total=100) == pytest.approx(0.5)
     assert rate("cosine", 100, warmup=0, total=100) == pytest.approx(0.1)
     assert rate("cosine", 50, warmup=0, total=100) == pytest.approx(0.55)
     assert rate("stable", 80, warmup=0, total=100) == 1.0
-    assert rate("stable", 90, warmup=0, total=100) == pytest.approx(1 - math.sqrt(0.5))
-    assert rate("stable", 100, warmup=0, total=100) == 0.0
+    assert rate("stable", 81, warmup=0, total=100) < 1.0
+    assert rate("stable", 94, warmup=0, total=100) == pytest.approx(1 - math.sqrt(2 / 3))
+    assert rate("stable", 100, warmup=0, total=100) == pytest.approx(1 - math.sqrt(20 / 21))
     assert rate("constant", 99, warmup=0, total=100) == 1.0
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize(
+    ("warmup", "total"), [(0, 1), (1, 1), (7, 1), (0, 2), (1, 2), (5, 5), (9, 5), (0, 37), (4, 100)]
+)
+def test_every_step_moves_the_weights(name: str, warmup: int, total: int) -> None:
+    shares = [rate(name, step, warmup=warmup, total=total) for step in range(1, total + 1)]
+    assert all(0 < share <= 1 for share in shares)
+    after = shares[max(warmup, 1) - 1 :]
+    assert after == sorted(after, reverse=True), "the rate never rises again after the warm-up"
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_rate_after_the_last_step_is_a_share_too(name: str) -> None:
+    assert all(0 <= rate(name, step, warmup=warmup, total=3) <= 1 for warmup in (0, 4, 9) for step in (4, 5, 50))
 
 
 def test_unknown() -> None:

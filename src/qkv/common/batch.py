@@ -2,23 +2,69 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from qkv.common.errors import UsageError
-from qkv.common.ragged import Ragged
+from qkv.common.ragged import Ragged, to_device
+from qkv.common.tree import leaves, mapped
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from qkv.common.cuda.static_shape import StaticShape
 
 IGNORED = -100  # a target that is not asked for
+UNITS = {"tok": "tokens", "img": "images", "words": "words"}
+
+
+class Size(NamedTuple):
+    """How much a batch holds, and of what: one of `UNITS`."""
+
+    amount: int
+    unit: str
+
+
+class Batch:
+    """Base class of batches: each kind is a frozen dataclass of tensors, layouts and other batches.
+
+    A kind of your own needs no more than its fields. To let its steps be recorded as CUDA graphs, make `is_static` true
+    and write `filled`.
+    """
+
+    @property
+    def size(self) -> Size:
+        """How much the batch holds, as a person would count it."""
+        return _tokens(self)
+
+    @property
+    def num_targets(self) -> int:
+        """The targets that `filled` brings to a fixed number; 0 where rows or sequences are the targets."""
+        return 0
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the batch can be brought to a static shape: fillers change no real example's loss."""
+        return False
+
+    def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Self:
+        """Bring the batch to a static shape, with nothing asked of the fillers.
+
+        Args:
+            shape: the numbers of rows, sequences and targets that the batch shall have.
+            layouts: its layouts with fillers, in the order of `layouts(batch)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no static shape")
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class Tokens(Batch):
     """One row of token ids and its layout.
 
     Attributes:
@@ -52,6 +98,18 @@ class Tokens:
             segments=None if segments is None else _row(segments, device),
         )
 
+    def twice(self) -> Tokens:
+        """Return the same sequences two times in one batch, so that dropout differs between the two (R-Drop)."""
+        segments, positions = (None if row is None else row.repeat(2) for row in (self.segments, self.positions))
+        return Tokens(self.ids.repeat(2), self.layout.twice(), segments, positions)
+
+    def padded(self, layout: Ragged) -> Tokens:
+        """Return the same tokens, with zeros up to the rows of a longer layout."""
+        segments, positions = (
+            None if row is None else pad(row, layout.num_rows, 0) for row in (self.segments, self.positions)
+        )
+        return Tokens(pad(self.ids, layout.num_rows, 0), layout, segments, positions)
+
 
 def check(sequences: Sequence[Sequence[int]], what: str, size: int | None) -> None:
     """Stop what cannot be a batch: nothing in it, an empty sequence, a number outside 0 ... size - 1."""
@@ -67,14 +125,23 @@ def check(sequences: Sequence[Sequence[int]], what: str, size: int | None) -> No
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
+class Images(Batch):
     """A batch of images of one size. Shape: [B, C, height, width]."""
 
     pixels: Tensor
 
+    @property
+    def size(self) -> Size:
+        """Images."""
+        return Size(len(self.pixels), "img")
+
+    def twice(self) -> Images:
+        """Return the same images two times in one batch."""
+        return Images(self.pixels.repeat(2, 1, 1, 1))
+
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Batch):
     """Source and target sequences, one of each per example."""
 
     source: Tokens
@@ -82,7 +149,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Following:
+class Following(Batch):
     """Tokens whose next token is asked for (causal language modelling).
 
     Attributes:
@@ -92,10 +159,15 @@ class Following:
 
     tokens: Tokens
     wanted: Tensor
+    is_static = True
+
+    def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Following:
+        """Ask for no token after a filler."""
+        return Following(self.tokens.padded(layouts[0]), pad(self.wanted, shape.rows[0], IGNORED))
 
 
 @dataclass(frozen=True, eq=False)
-class Masked:
+class Masked(Batch):
     """Tokens of which some were hidden, and what they were.
 
     Attributes:
@@ -111,10 +183,26 @@ class Masked:
     wanted: Tensor
     pairs: Tensor | None = None
     real: Tensor | None = None
+    is_static = True
+
+    @property
+    def num_targets(self) -> int:
+        """Hidden tokens."""
+        return len(self.rows)
+
+    def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Masked:
+        """Read more rows than are hidden, up to the shape's number, and ask nothing of them."""
+        pairs = None if self.pairs is None else pad(self.pairs, shape.sequences, IGNORED)
+        free = np.ones(shape.rows[0], dtype=bool)  # rows that are not hidden: each is read once, if they are enough
+        free[self.rows.numpy()] = False
+        more = np.resize(free.nonzero()[0], shape.targets - len(self.rows))
+        rows, real = torch.cat([self.rows, torch.from_numpy(more)]), torch.tensor(len(self.tokens.ids))
+        wanted = pad(self.wanted, shape.targets, IGNORED)
+        return Masked(self.tokens.padded(layouts[0]), rows, wanted, pairs, real)
 
 
 @dataclass(frozen=True, eq=False)
-class Translated:
+class Translated(Batch):
     """Sources, what the decoder reads, and what it shall say.
 
     Attributes:
@@ -124,10 +212,16 @@ class Translated:
 
     pairs: Pairs
     wanted: Tensor
+    is_static = True
+
+    def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Translated:
+        """Ask for no token after a filler."""
+        source, target = self.pairs.source.padded(layouts[0]), self.pairs.target.padded(layouts[1])
+        return Translated(Pairs(source, target), pad(self.wanted, shape.rows[1], IGNORED))
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labelled(Batch):
     """Inputs and their labels.
 
     Attributes:
@@ -139,9 +233,25 @@ class Labelled:
     inputs: Tokens | Images
     labels: Tensor
 
+    @property
+    def size(self) -> Size:
+        """Tokens or images of the inputs."""
+        return self.inputs.size
+
+    @property
+    def is_static(self) -> bool:
+        """Texts, unless labels of tokens and of sequences cannot be told apart by their number."""
+        return isinstance(self.inputs, Tokens) and self.inputs.layout.max_length > 1
+
+    def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Labelled:
+        """Ask for no label of a filler."""
+        assert isinstance(self.inputs, Tokens)
+        length = shape.rows[0] if len(self.labels) == len(self.inputs.ids) else shape.sequences
+        return Labelled(self.inputs.padded(layouts[0]), pad(self.labels, length, IGNORED))
+
 
 @dataclass(frozen=True, eq=False)
-class Spans:
+class Spans(Batch):
     """Questions with their contexts, and where the answer stands.
 
     Attributes:
@@ -153,10 +263,16 @@ class Spans:
     tokens: Tokens
     starts: Tensor
     ends: Tensor
+    is_static = True
+
+    def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Spans:
+        """Ask for no answer in a filler."""
+        starts, ends = (pad(side, shape.sequences, IGNORED) for side in (self.starts, self.ends))
+        return Spans(self.tokens.padded(layouts[0]), starts, ends)
 
 
 @dataclass(frozen=True, eq=False)
-class SentencePairs:
+class SentencePairs(Batch):
     """Two texts that belong together, row by row.
 
     Attributes:
@@ -171,7 +287,7 @@ class SentencePairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class Words(Batch):
     """Words and the words around them, for word vectors.
 
     Attributes:
@@ -183,6 +299,11 @@ class Words:
     inputs: Tensor
     outputs: Tensor
     noise: Tensor
+
+    @property
+    def size(self) -> Size:
+        """Words that are asked for."""
+        return Size(len(self.outputs), "words")
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,44 +326,27 @@ T = TypeVar("T")
 
 
 def move(batch: T, device: torch.device | str) -> T:
-    """Return a batch on another device; what a layout has worked out stays worked out."""
-    if isinstance(batch, Tensor):
-        # From memory that is not pinned, a large copy waits until the device has done all before it.
-        pin = torch.device(device).type == "cuda" and batch.device.type == "cpu"
-        return (batch.pin_memory() if pin else batch).to(device, non_blocking=True)  # type: ignore[return-value]
-    if isinstance(batch, Ragged):
-        moved = dataclasses.replace(batch, offsets=move(batch.offsets, device), lengths=move(batch.lengths, device))
-        if batch.lengths.device.type == "cpu":
-            moved.__dict__["host_lengths"] = batch.host_lengths
-        return moved
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        fields = {field.name: move(getattr(batch, field.name), device) for field in dataclasses.fields(batch)}
-        return dataclasses.replace(batch, **fields)
-    if isinstance(batch, dict):
-        return {name: move(part, device) for name, part in batch.items()}  # type: ignore[return-value]
-    return batch
+    """Return a batch on another device."""
+    return mapped(batch, lambda leaf: leaf.to(device) if isinstance(leaf, Ragged) else to_device(leaf, device))
 
 
 def layouts(batch: object) -> list[Ragged]:
     """List the layouts within a batch."""
-    if isinstance(batch, Ragged):
-        return [batch]
-    if dataclasses.is_dataclass(batch):
-        return [layout for field in dataclasses.fields(batch) for layout in layouts(getattr(batch, field.name))]
-    return [layout for part in batch.values() for layout in layouts(part)] if isinstance(batch, dict) else []
+    return [leaf for leaf in leaves(batch) if isinstance(leaf, Ragged)]
 
 
-UNITS = {"tok": "tokens", "img": "images", "words": "words"}
+def size(batch: object) -> Size:
+    """Say how much a batch holds; one that is no `Batch` (a dict of batches) holds the tokens of its layouts."""
+    return batch.size if isinstance(batch, Batch) else _tokens(batch)
 
 
-def size(batch: object) -> tuple[int, str]:
-    """Say how much a batch holds and of what: tokens, images, or words asked for (one of `UNITS`)."""
-    if isinstance(batch, Words):
-        return len(batch.outputs), "words"
-    inputs = batch.inputs if isinstance(batch, Labelled) else batch
-    if isinstance(inputs, Images):
-        return len(inputs.pixels), "img"
-    return sum(layout.num_rows for layout in layouts(batch)), "tok"
+def pad(x: Tensor, length: int, value: int) -> Tensor:
+    """Lengthen the first dimension."""
+    return torch.cat([x, x.new_full((length - len(x), *x.shape[1:]), value)])
+
+
+def _tokens(batch: object) -> Size:
+    return Size(sum(layout.num_rows for layout in layouts(batch)), "tok")
 
 
 def _row(sequences: Sequence[Sequence[int]], device: torch.device | str | None) -> Tensor:

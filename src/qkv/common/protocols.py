@@ -15,6 +15,9 @@ class Scored(Protocol):
     def __call__(self, batch: Any) -> Hidden:
         """Compute the states of a batch."""
 
+    def encoder_states(self, batch: Any) -> Hidden:
+        """Compute the states of what is read: of the source, where there is an encoder and a decoder."""
+
     def states_for(self, batch: Any, name: str | None = None) -> Hidden:
         """Compute the states that a head reads, which may be fewer."""
 

@@ -10,9 +10,10 @@ Only attention (and recurrence and convolution, its elders) ever looks at a `Rag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class Ragged:
         packed: nothing lies between the sequences.
         mask: `held` as a mask that kernels add, 0 and -inf in the precision of the queries, where a step made it once
             for all layers. Shape: [B, pitch].
+        known_lengths: `lengths` on the host, where the maker knows them; see `host_lengths`.
+        plans: what kernels work out for this layout, once for all layers (`nn/rectangles.py`). A copy starts empty.
     """
 
     offsets: Tensor
@@ -43,6 +46,8 @@ class Ragged:
     pitch: int | None = None
     packed: bool = True
     mask: Tensor | None = None
+    known_lengths: Sequence[int] | None = field(default=None, repr=False)
+    plans: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @staticmethod
     def of(lengths: Sequence[int], device: torch.device | str | None = None) -> Ragged:
@@ -57,7 +62,19 @@ class Ragged:
             max_length=max(lengths, default=0),
             num_rows=sum(lengths),
             pitch=pitch,
+            known_lengths=list(lengths),
         )
+
+    def to(self, device: torch.device | str) -> Ragged:
+        """Return the layout on another device; lengths that are on the host now stay known there."""
+        known = self.host_lengths if self.lengths.device.type == "cpu" else self.known_lengths
+        mask = None if self.mask is None else to_device(self.mask, device)
+        offsets, lengths = to_device(self.offsets, device), to_device(self.lengths, device)
+        return replace(self, offsets=offsets, lengths=lengths, mask=mask, known_lengths=known)
+
+    def fresh(self) -> Ragged:
+        """Return a layout of the same tensors with nothing known of their contents, which may be overwritten."""
+        return replace(self, known_lengths=None)
 
     @property
     def num_sequences(self) -> int:
@@ -66,8 +83,8 @@ class Ragged:
 
     @cached_property
     def host_lengths(self) -> list[int]:
-        """The lengths as Python numbers (on CUDA this waits for the device, once)."""
-        return self.lengths.tolist()
+        """The lengths as Python numbers (on CUDA this waits for the device, once, unless they are known)."""
+        return self.lengths.tolist() if self.known_lengths is None else list(self.known_lengths)
 
     @cached_property
     def sequence_of(self) -> Tensor:
@@ -110,17 +127,16 @@ class Ragged:
 
     def twice(self) -> Ragged:
         """Lay out the same sequences two times, one after the other."""
-        found = Ragged(
+        known = self.known_lengths
+        return Ragged(
             offsets=torch.cat([self.offsets, self.offsets[1:] + self.num_rows]),
             lengths=self.lengths.repeat(2),
             max_length=self.max_length,
             num_rows=2 * self.num_rows,
             pitch=self.pitch,
             packed=self.packed,
+            known_lengths=None if known is None else [*known, *known],
         )
-        if "host_lengths" in self.__dict__:
-            found.__dict__["host_lengths"] = 2 * self.host_lengths
-        return found
 
     def split(self, x: Tensor) -> list[Tensor]:
         """Cut a row tensor into one tensor per sequence."""
@@ -133,3 +149,10 @@ class Ragged:
             x_TD = x_TD * (self.position_of < self.lengths[self.sequence_of]).unsqueeze(-1)
         sums = x_TD.new_zeros(self.num_sequences, x_TD.shape[-1]).index_add_(0, self.sequence_of, x_TD)
         return sums / self.lengths.clamp_min(1).unsqueeze(-1)
+
+
+def to_device(x: Tensor, device: torch.device | str) -> Tensor:
+    """Copy a tensor to a device without waiting for it."""
+    # From memory that is not pinned, a large copy waits until the device has done all before it.
+    pin = torch.device(device).type == "cuda" and x.device.type == "cpu"
+    return (x.pin_memory() if pin else x).to(device, non_blocking=True)

@@ -6,8 +6,8 @@
                               ├─ a y    -1.9 ──► next row 1
                               └─ ...
 
-A row can end in one way only, so the best 2 · beam always hold `beam` that go on. The search knows a model only as a
-`Stepper`, which holds everything but the last token of each row.
+The rules (what finishes, what goes on, when to stop) are in `rules.py`. The search knows a model only as a `Stepper`,
+which holds everything but the last token of each row.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ import torch
 from torch import Tensor
 
 from qkv.common.protocols import Stepper
-from qkv.decoding.best import best, log_sum
-from qkv.decoding.config import DecodingConfig
+from qkv.decoding.beam_state import DEAD, Beam, Candidate, Node
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logits_processors import History, LogitsProcessor
-from qkv.decoding.rows import DEAD, Beam, Candidate, Said
+from qkv.decoding.rules import BeamRules
+from qkv.decoding.topk import logsumexp, topk
 
 
 def beam_search(
     stepper: Stepper,
     ids: Tensor,
     *,
-    end_id: int,
     limits: Sequence[int],
     processors: Sequence[LogitsProcessor],
     history: History,
-    config: DecodingConfig,
+    rules: BeamRules,
 ) -> list[list[Hypothesis]]:
     """Decode each sequence to its n best hypotheses; a sequence that is over leaves the batch at once."""
-    beams = [Beam(limit, config) for limit in limits]
+    beams = [Beam(limit, rules) for limit in limits]
     running, length = beams, 0
     going = [[Candidate(0, beam.rows[0])] if beam.limit else [] for beam in beams]
     while any(going):
@@ -46,15 +45,15 @@ def beam_search(
         rows = torch.tensor(order, device=stepper.device)
         stepper.reorder(rows)
         if length:
-            ids = torch.tensor([said.token for beam in running for said in beam.rows], device=stepper.device)
+            ids = torch.tensor([node.token for beam in running for node in beam.rows], device=stepper.device)
         else:
             ids = ids[rows]
         if processors:
             history = history.then(rows, ids) if length else history.select(rows)
         length += 1
-        found = _candidates(stepper.step(ids).float(), running, processors, history, 2 * config.beam)
-        going = [beam.take(candidates, length, end_id) for beam, candidates in zip(running, found, strict=True)]
-    return [beam.finished or [Hypothesis([], [], 0.0, ended=False)] for beam in beams]
+        found = _candidates(stepper.step(ids).float(), running, processors, history, rules.num_candidates)
+        going = [beam.take(candidates, length) for beam, candidates in zip(running, found, strict=True)]
+    return [beam.finished or [Hypothesis.empty()] for beam in beams]
 
 
 def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
@@ -64,7 +63,7 @@ def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
     for place, (beam, goes) in enumerate(zip(running, going, strict=True)):
         if goes:
             goes = goes + [DEAD] * (widest - len(goes))
-            beam.rows = [said for _, said in goes]
+            beam.rows = [node for _, node in goes]
             order += [place * width + row for row, _ in goes]
     return order
 
@@ -73,12 +72,12 @@ def _candidates(
     logits: Tensor, running: list[Beam], processors: Sequence[LogitsProcessor], history: History, count: int
 ) -> list[list[Candidate]]:
     """Find the best `count` ways to go on of each beam, best first. Shape of `logits`: [beams · rows, V]."""
-    log_probs = scores = logits.sub_(log_sum(logits))
+    log_probs = scores = logits.sub_(logsumexp(logits))
     for processor in processors:
         scores = processor(scores, history)
-    values, tokens = best(scores, min(count, logits.shape[1]))  # a beam's best are among the best of its rows
+    values, tokens = topk(scores, min(count, logits.shape[1]))  # a beam's best are among the best of its rows
     log_probs = log_probs.gather(1, tokens)
-    before = torch.tensor([[said.total] for beam in running for said in beam.rows], device=logits.device)
+    before = torch.tensor([[node.total] for beam in running for node in beam.rows], device=logits.device)
     totals = (before + values).view(len(running), -1)
     best_totals, place = totals.topk(min(count, totals.shape[1]))
     table = [
@@ -94,7 +93,7 @@ def _of_beam(
     beam: Beam, rows: list[int], tokens: list[int], log_probs: list[float], totals: list[float]
 ) -> list[Candidate]:
     return [
-        Candidate(row, Said(token, beam.rows[row], log_prob, total))
+        Candidate(row, Node(token, beam.rows[row], log_prob, total))
         for row, token, log_prob, total in zip(rows, tokens, log_probs, totals, strict=True)
         if total > -math.inf
     ]

@@ -12,7 +12,6 @@ from qkv.common.errors import UsageError
 from qkv.common.protocols import Stepper
 from qkv.decoding.beam import beam_search
 from qkv.decoding.config import DecodingConfig
-from qkv.decoding.greedy import likeliest
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logits_processors import (
     Forbidden,
@@ -20,13 +19,17 @@ from qkv.decoding.logits_processors import (
     History,
     LogitsProcessor,
     MinLength,
+    MinP,
     NoRepeat,
     RepetitionPenalty,
+    Temperature,
+    TopK,
+    TopP,
 )
 from qkv.decoding.recorded import recorded_search
-from qkv.decoding.sample import Sample
-from qkv.decoding.walk import Choose, walk
-from qkv.decoding.warpers import MinP, Temperature, TopK, TopP
+from qkv.decoding.rules import BeamRules, StopCondition
+from qkv.decoding.samplers import GreedySampler, RandomSampler, Sampler
+from qkv.decoding.single import single_search
 
 Ids = Sequence[Sequence[int]]
 ROUND = 64  # recorded searches are made for limits rounded up to a multiple of it
@@ -60,42 +63,45 @@ def generate(
             mind, nor for several draws of a sequence.
     """
     config = config or DecodingConfig()
-    batch = len(first)
-    for name, given in {"max_lengths": max_lengths, "prefixes": prefixes, "prompts": prompts, "seeds": seeds}.items():
-        if given is not None and len(given) != batch:
-            raise UsageError(f"{batch} sequences and {len(given)} {name}: there must be as many of each")
+    _check_sizes(len(first), max_lengths=max_lengths, prefixes=prefixes, prompts=prompts, seeds=seeds)
     if on_tokens is not None and (config.beam > 1 or config.nbest > 1):
         raise UsageError("tokens can be streamed only with beam 1 and nbest 1")
     limits = [most if config.max_length is None else min(most, config.max_length) for most in max_lengths]
     _check_prefixes(prefixes or [], limits)
     processors = processors_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
+    rules = BeamRules(config, StopCondition(end_id))
     if not processors and not config.sample and on_tokens is None and limits:
         longest = up(max(limits), ROUND)
         if (fixed := stepper.fixed(config.beam, longest)) is not None:
-            return recorded_search(fixed, first, end_id=end_id, limits=limits, longest=longest, config=config)
-    history = History.of(prompts or [[]] * batch, stepper.device)
+            return recorded_search(fixed, first, limits=limits, longest=longest, rules=rules)
+    history = History.of(prompts or [[]] * len(first), stepper.device)
     if config.beam > 1:
-        return beam_search(
-            stepper, first, end_id=end_id, limits=limits, processors=processors, history=history, config=config
-        )
-    choose: Choose = likeliest
+        return beam_search(stepper, first, limits=limits, processors=processors, history=history, rules=rules)
+    sampler: Sampler = GreedySampler()
     if config.sample:
-        rows = torch.arange(batch, device=stepper.device).repeat_interleave(config.nbest)
+        rows = torch.arange(len(first), device=stepper.device).repeat_interleave(config.nbest)
+        drawn_from = _seeds(config, len(first), seeds)
         stepper.reorder(rows)
         first, history, limits = first[rows], history.select(rows), [limits[b] for b in rows.tolist()]
-        choose = Sample(_seeds(config, batch, seeds), limits, stepper.device)
-    found = walk(
+        sampler = RandomSampler(drawn_from, limits, stepper.device)
+    found = single_search(
         stepper,
         first,
-        end_id=end_id,
         limits=limits,
         processors=processors,
         history=history,
-        choose=choose,
+        sampler=sampler,
+        stop=rules.stop,
         on_tokens=on_tokens,
     )
     each = [found[at : at + config.nbest] for at in range(0, len(found), config.nbest)]
     return [sorted(several, key=lambda hypothesis: -hypothesis.score) for several in each]
+
+
+def _check_sizes(batch: int, **given: Sequence[object] | None) -> None:
+    for name, values in given.items():
+        if values is not None and len(values) != batch:
+            raise UsageError(f"{batch} sequences and {len(values)} {name}: there must be as many of each")
 
 
 def _check_prefixes(prefixes: Ids, limits: Sequence[int]) -> None:

@@ -1,7 +1,10 @@
-"""What may be said next: each processor takes scores and what was said so far, and returns changed scores.
+"""Logits processors: each takes the scores of the next token and what was said so far, and returns changed scores.
+
+Constraints     RepetitionPenalty, NoRepeat, Forbidden, MinLength, ForcedPrefix
+Warpers         Temperature, TopK, TopP, MinP: for sampling
 
 A forbidden token gets -inf and the others keep their scores, so that a beam's sums stay the model's log-probabilities.
-Tokens may be forbidden in place, as nothing asks for their scores again; other changes are made in a copy.
+Tokens may be forbidden in place, because nothing reads their scores again; other changes are made in a copy.
 """
 
 from __future__ import annotations
@@ -149,6 +152,61 @@ class ForcedPrefix:
         for processor in self.others:
             scores = processor(scores, history)
         return scores
+
+
+# Warpers change the distribution that tokens are drawn from.
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """Scores divided by the temperature: below 1 the best tokens gain, above 1 the others."""
+
+    temperature: float
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        del history
+        return scores / self.temperature
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Only the k best tokens, and those equal to the last of them (Fan et al. 2018)."""
+
+    k: int
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        del history
+        last = scores.topk(min(self.k, scores.shape[1])).values[:, -1:]
+        return scores.masked_fill(scores < last, -math.inf)
+
+
+@dataclass(frozen=True)
+class TopP:
+    """Only the fewest best tokens that together hold the share p of the probability (Holtzman et al. 2020)."""
+
+    p: float
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        del history
+        falling, order = scores.sort(dim=-1, descending=True)
+        share = falling.softmax(-1)
+        enough = share.cumsum(-1) - share >= self.p  # the better ones hold the share already
+        return scores.masked_fill(enough.scatter(1, order, enough), -math.inf)
+
+
+@dataclass(frozen=True)
+class MinP:
+    """Only tokens at least p times as likely as the best (Nguyen et al. 2024)."""
+
+    p: float
+
+    def __call__(self, scores: Tensor, history: History) -> Tensor:
+        """Shape: [R, V] -> [R, V]."""
+        del history
+        return scores.masked_fill(scores < scores.amax(-1, keepdim=True) + math.log(self.p), -math.inf)
 
 
 def _forbid(scores: Tensor, ids: Tensor, hit: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Greedy and beam search as tensor operations of fixed shapes, and their steps recorded as a CUDA graph.
 
 Nothing here asks the device before a batch is over: what to say next, what has finished and when to stop are decided
-there, and the host only looks now and then whether all are over. The searches are those of `greedy.py` and `beam.py`,
-and give what they give; there sequences that are over leave the batch, here they stay in it, silent.
+there, and the host only looks now and then whether all are over. The rules are those of the searches on the host
+(`rules.py`), and so are the answers; there a finished sequence leaves the batch, here it stays in it, ignored.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from qkv.common.cuda.graphs import record
-from qkv.decoding.config import DecodingConfig
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.rules import BeamRules, StopCondition
 
 LOOK = 8  # steps between two looks at whether all are over
 NEVER = -math.inf
@@ -41,8 +41,8 @@ class FixedStepper(Protocol):
 class Greedy:
     """The best token of each row, until it is over."""
 
-    def __init__(self, rows: int, longest: int, end_id: int, device: torch.device) -> None:
-        self.end_id = end_id
+    def __init__(self, rows: int, longest: int, stop: StopCondition, device: torch.device) -> None:
+        self.stop = stop
         self.ids = torch.zeros(rows, dtype=torch.int64, device=device)
         self.limits = torch.zeros(rows, dtype=torch.int64, device=device)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
@@ -64,7 +64,7 @@ class Greedy:
         self.tokens.index_copy_(0, self.at, token.unsqueeze(0))
         self.log_probs.index_copy_(0, self.at, (best - logits.logsumexp(-1)).unsqueeze(0))
         self.at.add_(1)
-        self.over.logical_or_((token == self.end_id) | (self.at >= self.limits))
+        self.over.logical_or_(self.stop(token, self.at, self.limits))
         self.ids.copy_(token)
 
     def read(self) -> list[list[Hypothesis]]:
@@ -74,23 +74,23 @@ class Greedy:
         return [[self._cut(tokens[:limit], scores[:limit])] for tokens, scores, limit in rows]
 
     def _cut(self, tokens: list[int], scores: list[float]) -> Hypothesis:
-        ended = self.end_id in tokens
+        ended = self.stop.end_id in tokens
         if ended:
-            end = tokens.index(self.end_id)
+            end = tokens.index(self.stop.end_id)
             tokens, scores = tokens[:end], scores[: end + 1]
         return Hypothesis(tokens, scores, sum(scores), ended)
 
 
 class Beams:
-    """The best few beginnings of each source; see `beam.py` for the rules.
+    """The best few beginnings of each source; see `rules.py`.
 
     What rows say and which row they continue is written down step by step (`said`, `parents`, `log_probs`); a finished
     hypothesis is kept as its score and the place in this record where it ends.
     """
 
-    def __init__(self, sources: int, longest: int, end_id: int, config: DecodingConfig, device: torch.device) -> None:
-        self.end_id, self.config, self.width = end_id, config, config.beam
-        shape = (sources, config.beam)
+    def __init__(self, sources: int, longest: int, rules: BeamRules, device: torch.device) -> None:
+        self.rules, config = rules, rules.config
+        self.width, shape = config.beam, (sources, config.beam)
 
         def numbers(*sizes: int) -> Tensor:
             return torch.zeros(*sizes, dtype=torch.int64, device=device)
@@ -119,25 +119,23 @@ class Beams:
     def advance(self, stepper: FixedStepper) -> None:
         """Take the best 2 · beam ways to go on of each source; finish some, go on with others."""
         logits = stepper.step(self.ids).float()
-        count = min(2 * self.width, logits.shape[1])
+        count = min(self.rules.num_candidates, logits.shape[1])
         values, tokens = logits.topk(count)
         values = values - logits.logsumexp(-1, keepdim=True)
         totals, place = (self.totals.view(-1, 1) + values).view(len(self.totals), -1).topk(count)
         parents, tokens = place // count, tokens.view(len(totals), -1).gather(1, place)
         log_probs = values.view(len(totals), -1).gather(1, place)
-        ends = tokens == self.end_id
-        self._finish(parents, tokens, log_probs, totals, ends)
-        best, chosen = totals.masked_fill(ends, NEVER).topk(self.width)
+        self._finish(parents, tokens, log_probs, totals)
+        best, chosen = totals.masked_fill(tokens == self.rules.stop.end_id, NEVER).topk(self.width)
         self._go_on(best, parents.gather(1, chosen), tokens.gather(1, chosen), log_probs.gather(1, chosen), stepper)
 
-    def _finish(self, parents: Tensor, tokens: Tensor, log_probs: Tensor, totals: Tensor, ends: Tensor) -> None:
-        """Keep the n best of those finished and those that finish now: of the best `beam`, at an end or the limit."""
-        last = (self.at + 1 >= self.limits).unsqueeze(1)
-        ranked = torch.arange(totals.shape[1], device=totals.device) < self.width
-        now = ranked & (ends | last) & ~self.over.unsqueeze(1)
-        scores = (totals / (self.at + 1) ** self.config.length_penalty).masked_fill(~now, NEVER)
+    def _finish(self, parents: Tensor, tokens: Tensor, log_probs: Tensor, totals: Tensor) -> None:
+        """Keep the n best of those that have finished and those that finish now."""
+        length, rank = self.at + 1, torch.arange(totals.shape[1], device=totals.device)
+        now = self.rules.finishes(rank, tokens, length, self.limits.unsqueeze(1)) & ~self.over.unsqueeze(1)
+        scores = self.rules.score(totals, length).masked_fill(~now, NEVER)
         places = torch.stack([self.at.expand_as(parents), parents, tokens], -1)
-        best, chosen = torch.cat([self.scores, scores], 1).topk(self.config.nbest)
+        best, chosen = torch.cat([self.scores, scores], 1).topk(self.scores.shape[1])
         self.scores.copy_(best)
         self.last_probs.copy_(torch.cat([self.last_probs, log_probs], 1).gather(1, chosen))
         index = chosen.unsqueeze(-1).expand(-1, -1, 3)
@@ -147,11 +145,8 @@ class Beams:
         for column, new in ((self.said, tokens), (self.parents, parents), (self.log_probs, log_probs)):
             column.index_copy_(0, self.at, new.unsqueeze(0))
         self.at.add_(1)
-        alpha = self.config.length_penalty
-        length = self.limits if alpha > 0 else self.at
-        reachable = best[:, 0] / length.clamp_min(1) ** alpha
-        done = (self.at >= self.limits) | (self.scores[:, -1] >= reachable) | (best[:, 0] == NEVER)
-        self.over.logical_or_(done)
+        limits = self.limits.clamp_min(1)  # a limit of 0 is over before the first step
+        self.over.logical_or_(self.rules.over(best[:, 0], self.scores[:, -1], self.at, limits))
         self.totals.copy_(best)
         self.ids.copy_(tokens.flatten())
         stepper.reorder((self.first_row + parents).flatten())
@@ -169,10 +164,10 @@ class Beams:
                     ids.append(said[step][source][row])
                     probs.append(log_probs[step][source][row])
                     row = parents[step][source][row]
-                ended = token == self.end_id
                 if score > NEVER:
-                    several.append(Hypothesis(ids[int(ended) :][::-1], probs[::-1], score, ended))
-            found.append(several or [Hypothesis([], [], 0.0, ended=False)])
+                    ended = token == self.rules.stop.end_id
+                    several.append(Hypothesis.backwards(ids, probs, score, ended=ended))
+            found.append(several or [Hypothesis.empty()])
         return found
 
 
@@ -210,13 +205,14 @@ class Recording:
 
 
 def recorded_search(
-    stepper: FixedStepper, first: Tensor, *, end_id: int, limits: Sequence[int], longest: int, config: DecodingConfig
+    stepper: FixedStepper, first: Tensor, *, limits: Sequence[int], longest: int, rules: BeamRules
 ) -> list[list[Hypothesis]]:
     """Decode with the recording these sizes have, or make one; `longest` is a limit above all `limits`."""
-    key = (config.beam, config.nbest, config.length_penalty, config.compile, end_id, longest)
+    config = rules.config
+    key = (config.beam, config.nbest, config.length_penalty, config.compile, rules.stop, longest)
     if key not in stepper.kept:
-        state: Greedy | Beams = Greedy(len(first), longest, end_id, stepper.device)
+        state: Greedy | Beams = Greedy(len(first), longest, rules.stop, stepper.device)
         if config.beam > 1:
-            state = Beams(len(first), longest, end_id, config, stepper.device)
+            state = Beams(len(first), longest, rules, stepper.device)
         stepper.kept[key] = Recording(stepper, state, compile=config.compile)
     return stepper.kept[key].run(first, limits)

@@ -29,6 +29,31 @@ Layers = Callable[[Stack, Tensor, StaticCache], Tensor]
 KEPT = 8  # recordings of one model, the latest used
 
 
+class StepperCache:
+    """A model's steppers of fixed shapes, by their sizes: their recordings serve every batch of the same sizes."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, ...], Any] = {}
+
+    def get(self, key: tuple[int, ...], make: Callable[[], Any]) -> Any:
+        """Return the stepper of these sizes, made at the first asking; the least recently used go."""
+        found = self._held.pop(key, None)
+        self._held[key] = make() if found is None else found  # the latest used lies last
+        while len(self._held) > KEPT:
+            del self._held[next(iter(self._held))]
+        return self._held[key]
+
+    def clear(self) -> None:
+        """Let all steppers go."""
+        self._held.clear()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> StepperCache:
+        return StepperCache()  # recordings read the weights of the model that made them
+
+
 class FixedDecoding:
     """What both kinds share.
 
@@ -122,16 +147,6 @@ def few_rows(stack: Stack, rows: int, device: torch.device) -> Layers | None:
     from qkv.nn import small_batch_decode  # needs Triton
 
     return small_batch_decode.layers if small_batch_decode.fits(stack, rows) else None
-
-
-def kept(model: Any, key: tuple[Any, ...], make: Callable[[], FixedDecoding]) -> Any:
-    """Return a model's stepper of these sizes, the one that served before where there is one."""
-    held: dict[tuple[Any, ...], FixedDecoding] = model.__dict__.setdefault("_fixed_steppers", {})
-    found = held.pop(key, None)
-    held[key] = make() if found is None else found  # the latest used lies last
-    while len(held) > KEPT:
-        del held[next(iter(held))]
-    return held[key]
 
 
 def capacity_of(model: Any, needed: int) -> int:

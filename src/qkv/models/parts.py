@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from qkv.common.errors import unknown
-from qkv.models.position import PositionConfig, attended_position
+from qkv.models.position import AttentionSizes, PositionConfig, attended_position
 from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.block import Block
 from qkv.nn.feedforward import FeedForward
@@ -55,17 +55,17 @@ def build_stack(
 
     blocks = [block() for _ in range(num_blocks or num_layers)]
     heads, dim = attention["num_heads"], attention["dim"]
+    sizes = AttentionSizes(
+        num_layers=num_layers,
+        num_heads=heads,
+        head_dim=attention.get("head_dim") or dim // heads,
+        max_length=max_length,
+        causal=attention.get("causal", False),
+    )
     return Stack(
         blocks,
         depth=num_layers,
-        position=attended_position(
-            position,
-            num_layers=num_layers,
-            num_heads=heads,
-            head_dim=attention.get("head_dim") or dim // heads,
-            max_length=max_length,
-            causal=attention.get("causal", False),
-        ),
+        position=attended_position(position, sizes),
         norm=norm() if pre_norm else None,
     )
 

@@ -1,7 +1,11 @@
-"""Positions by one config value, for any family."""
+"""Positions by one config value, for any family.
+
+`POSITIONS` is the table of all schemes. To add one of your own, put a `PositionScheme` into it under a new name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from qkv.common.errors import UsageError, unknown
@@ -15,8 +19,6 @@ from qkv.nn.positions import (
     ShawPosition,
     SinusoidalPosition,
 )
-
-POSITIONS = ("learned", "sinusoidal", "relative", "bucketed", "alibi", "rotary", "rotary-ntk", "rotary-dynamic", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,33 +40,75 @@ class PositionConfig:
     num_buckets: int = 32
 
 
-def added_position(config: PositionConfig, *, max_length: int, dim: int) -> LearnedPosition | SinusoidalPosition | None:
+@dataclass(frozen=True, kw_only=True)
+class AttentionSizes:
+    """The numbers of a stack that a scheme inside attention may need."""
+
+    num_layers: int
+    num_heads: int
+    head_dim: int
+    max_length: int
+    causal: bool
+
+
+Added = LearnedPosition | SinusoidalPosition
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionScheme:
+    """How a scheme is built.
+
+    Attributes:
+        added: from the config, max_length and dim to what is added to the embeddings, or None for nothing.
+        attended: from the config and the sizes of a stack to what is done inside attention.
+    """
+
+    added: Callable[[PositionConfig, int, int], Added | None] = lambda _config, _max_length, _dim: None
+    attended: Callable[[PositionConfig, AttentionSizes], NoPosition] = lambda _config, _sizes: NoPosition()
+
+
+def _relative(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
+    return ShawPosition(sizes.num_layers, sizes.head_dim, max_distance=config.max_distance or 16)
+
+
+def _bucketed(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
+    distance, causal = config.max_distance or 128, sizes.causal
+    return BucketedPosition(sizes.num_heads, num_buckets=config.num_buckets, max_distance=distance, causal=causal)
+
+
+def _rotary(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
+    if sizes.head_dim % 2 or sizes.head_dim < 4:
+        raise UsageError(f"{config.name} positions need an even head_dim of at least 4, got {sizes.head_dim}")
+    numbers = {"base": config.base} if config.name == "rotary" else {"base": config.base, "scale": config.scale}
+    if config.name == "rotary-dynamic":
+        return DynamicRotaryPosition(sizes.head_dim, trained=sizes.max_length, **numbers)
+    return RotaryPosition(sizes.head_dim, **numbers)
+
+
+POSITIONS: dict[str, PositionScheme] = {
+    "learned": PositionScheme(added=lambda _, max_length, dim: LearnedPosition(max_length, dim)),
+    "sinusoidal": PositionScheme(added=lambda _config, _max_length, dim: SinusoidalPosition(dim)),
+    "relative": PositionScheme(attended=_relative),
+    "bucketed": PositionScheme(attended=_bucketed),
+    "alibi": PositionScheme(attended=lambda _, sizes: AlibiPosition(sizes.num_heads)),
+    "rotary": PositionScheme(attended=_rotary),
+    "rotary-ntk": PositionScheme(attended=_rotary),
+    "rotary-dynamic": PositionScheme(attended=_rotary),
+    "none": PositionScheme(),
+}
+
+
+def added_position(config: PositionConfig, *, max_length: int, dim: int) -> Added | None:
     """Build what is added to the embeddings."""
+    return _scheme(config).added(config, max_length, dim)
+
+
+def attended_position(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
+    """Build what is done inside the attention of one stack."""
+    return _scheme(config).attended(config, sizes)
+
+
+def _scheme(config: PositionConfig) -> PositionScheme:
     if config.name not in POSITIONS:
         raise unknown("position", config.name, POSITIONS)
-    if config.name == "learned":
-        return LearnedPosition(max_length, dim)
-    return SinusoidalPosition(dim) if config.name == "sinusoidal" else None
-
-
-def attended_position(
-    config: PositionConfig, *, num_layers: int, num_heads: int, head_dim: int, max_length: int, causal: bool
-) -> NoPosition:
-    """Build what is done inside the attention of one stack."""
-    if config.name.startswith("rotary") and (head_dim % 2 or head_dim < 4):
-        raise UsageError(f"{config.name} positions need an even head_dim of at least 4, got {head_dim}")
-    match config.name:
-        case "relative":
-            return ShawPosition(num_layers, head_dim, max_distance=config.max_distance or 16)
-        case "bucketed":
-            distance = config.max_distance or 128
-            return BucketedPosition(num_heads, num_buckets=config.num_buckets, max_distance=distance, causal=causal)
-        case "alibi":
-            return AlibiPosition(num_heads)
-        case "rotary":
-            return RotaryPosition(head_dim, base=config.base)
-        case "rotary-ntk":
-            return RotaryPosition(head_dim, base=config.base, scale=config.scale)
-        case "rotary-dynamic":
-            return DynamicRotaryPosition(head_dim, trained=max_length, base=config.base, scale=config.scale)
-    return NoPosition()
+    return POSITIONS[config.name]

@@ -68,6 +68,10 @@ class RecurrentSeq2Seq(Headed):
             states, last = self.encoder(self.dropout(self.token(source.ids)), source.layout)
             return Hidden(states, source.layout), self.decoder.begin(last)
 
+    def encoder_states(self, batch: Tokens) -> Hidden:
+        """Compute the states of the source."""
+        return self.encode(batch)[0]
+
     def decode(self, target: Tokens, memory: Hidden, state: RecurrentState) -> tuple[Hidden, RecurrentState]:
         """Read target tokens from a state; returns their outputs and the state after them."""
         with self._fp32():

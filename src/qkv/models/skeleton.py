@@ -13,11 +13,12 @@ from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.common.rows import Rows
+from qkv.models.fixed_steppers import StepperCache
 from qkv.models.steppers import PromptDecoding, SourceDecoding
 from qkv.nn.attention import PassContext
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
-from qkv.nn.heads import DistilledHead, Head, Pooler
+from qkv.nn.heads import Head, Pooler
 from qkv.nn.stack import Stack
 
 
@@ -26,6 +27,10 @@ class Headed(nn.Module):
 
     heads: nn.ModuleDict
     pooler: Pooler | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steppers = StepperCache()
 
     def _own_heads(self, heads: Mapping[str, Head], pooler: Pooler | None) -> None:
         self.pooler = pooler
@@ -50,7 +55,7 @@ class Headed(nn.Module):
     def logits(self, hidden: Hidden, name: str | None = None) -> Tensor:
         """Score states with a head. Shape: [T, D] -> [T, ...] over rows, [B, ...] over sequences."""
         head = self.head(name)
-        if isinstance(head, DistilledHead):
+        if head.over == "leading":
             return head(hidden)
         if head.over == "sequences":
             if self.pooler is None:
@@ -58,14 +63,18 @@ class Headed(nn.Module):
             return head(self.pooler(hidden))
         return head(hidden.states, self.table) if head.tied else head(hidden.states)
 
+    def encoder_states(self, batch: Any) -> Hidden:
+        """Compute the states of what is read: of the source, where there is an encoder and a decoder."""
+        return self(batch)
+
     def states_for(self, batch: Any, name: str | None = None) -> Hidden:
         """Compute the states that a head reads; a family that can computes no others."""
         del name
-        return self(batch)
+        return self.encoder_states(batch)
 
     def states_at(self, batch: Any, rows: Tensor) -> Tensor:
         """Compute the states of some rows; a family that can computes no others. Shape: [M] -> [M, D]."""
-        return self(batch).states[rows]
+        return self.encoder_states(batch).states[rows]
 
 
 class Transformer(Headed):
@@ -157,6 +166,10 @@ class EncoderDecoder(Headed):
         """Compute the memory."""
         context = PassContext.of(source.layout)
         return Hidden(self.encoder(self.embeddings(source, context.place), context), source.layout)
+
+    def encoder_states(self, batch: Tokens) -> Hidden:
+        """Compute the states of the source."""
+        return self.encode(batch)
 
     def decode(
         self,

@@ -22,7 +22,7 @@ from qkv.common.cuda.static_shape import up
 from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
-from qkv.models.fixed_steppers import FixedPrompts, FixedSources, capacity_of, kept
+from qkv.models.fixed_steppers import FixedPrompts, FixedSources, capacity_of
 from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache, slots
 
@@ -73,7 +73,7 @@ class SourceDecoding(_Decoding):
             return None
         capacity = capacity_of(self.model, longest)
         key = (layout.num_sequences, beams, capacity, up(layout.num_rows, 64), up(layout.max_length, 16))
-        found: FixedSources = kept(self.model, key, lambda: FixedSources(self.model, beams, capacity, memory))
+        found: FixedSources = self.model.steppers.get(key, lambda: FixedSources(self.model, beams, capacity, memory))
         found.load(memory)
         return found
 
@@ -145,6 +145,6 @@ class PromptDecoding(_Decoding):
         if not kernels.recordable(self.model, self.device, self.model.table.dtype):
             return None
         made = partial(FixedPrompts, self.model, number, beams, capacity, self.device)
-        found: FixedPrompts = kept(self.model, (number, beams, capacity), made)
+        found: FixedPrompts = self.model.steppers.get((number, beams, capacity), made)
         found.load(self.cache)
         return found

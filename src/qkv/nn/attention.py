@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.common.errors import UsageError
@@ -20,6 +19,7 @@ from qkv.common.rows import Rows
 from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache
 from qkv.nn.kernels import Call
+from qkv.nn.linear import Linear
 from qkv.nn.positions import Place, Placement
 
 
@@ -93,7 +93,7 @@ class _Attention(nn.Module):
         self.head_dim = head_dim or dim // num_heads
         self.scale = self.head_dim**-0.5 if scale is None else scale
         self.dropout = dropout
-        self.out = nn.Linear(self.num_heads * self.head_dim, dim, bias=bias)
+        self.out = Linear(self.num_heads * self.head_dim, dim, bias=bias)
         self.tap = Tap()
         self.kernel: kernels.Kernel = kernels.automatic
 
@@ -130,7 +130,7 @@ class SelfAttention(_Attention):
         super().__init__(dim, num_heads, bias=bias, **options)
         self.causal, self.window = causal, window
         self.sizes = [self.num_heads * self.head_dim] + [self.num_kv_heads * self.head_dim] * 2
-        self.qkv = nn.Linear(dim, sum(self.sizes), bias=bias)  # one product for the three
+        self.qkv = Linear(dim, sum(self.sizes), bias=bias)  # one product for the three
 
     def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D], or [asked rows, D]."""
@@ -160,11 +160,9 @@ class SelfAttention(_Attention):
         """Queries, for the asked rows alone, and keys and values for all."""
         if rows is None:
             return self.qkv(x).split(self.sizes, dim=-1)
-        sides, bias = [self.sizes[0], sum(self.sizes[1:])], self.qkv.bias
-        w_q, w_kv = self.qkv.weight.split(sides)
-        b_q, b_kv = (None, None) if bias is None else bias.split(sides)
-        k, v = F.linear(x, w_kv, b_kv).split(self.sizes[1:], dim=-1)
-        return F.linear(x.index_select(0, rows.index), w_q, b_q), k, v
+        keys, end = self.sizes[0], sum(self.sizes)
+        k, v = self.qkv.part(x, keys, end).split(self.sizes[1:], dim=-1)
+        return self.qkv.part(x.index_select(0, rows.index), 0, keys), k, v
 
 
 class CrossAttention(_Attention):
@@ -172,8 +170,8 @@ class CrossAttention(_Attention):
 
     def __init__(self, dim: int, num_heads: int, *, bias: bool = True, **options: Any) -> None:
         super().__init__(dim, num_heads, bias=bias, **options)
-        self.q = nn.Linear(dim, self.num_heads * self.head_dim, bias=bias)
-        self.kv = nn.Linear(dim, 2 * self.num_kv_heads * self.head_dim, bias=bias)
+        self.q = Linear(dim, self.num_heads * self.head_dim, bias=bias)
+        self.kv = Linear(dim, 2 * self.num_kv_heads * self.head_dim, bias=bias)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values over the encoder's states. Shape: [S, D] -> [S, K, H] each."""

@@ -13,16 +13,15 @@ from qkv.common.ragged import Ragged
 
 def slots(lengths: list[int], pitch: int, device: torch.device) -> Ragged:
     """Lay sequences out at an equal distance, each with room up to the next."""
-    layout = Ragged(
+    return Ragged(
         offsets=torch.arange(len(lengths) + 1, device=device, dtype=torch.int32) * pitch,
         lengths=torch.tensor(lengths, device=device, dtype=torch.int32),
         max_length=max(lengths),
         num_rows=len(lengths) * pitch,
         pitch=pitch,
         packed=False,
+        known_lengths=lengths,
     )
-    layout.__dict__["host_lengths"] = lengths  # known here: nobody needs to ask the device
-    return layout
 
 
 class KeyValueCache:
@@ -54,12 +53,19 @@ class KeyValueCache:
         self.positions = queries.position_of + before[sequence]
         self._rows = sequence * self.capacity + self.positions
 
+    def room(self, layer: int, like: Tensor, num_heads: int, head_dim: int) -> tuple[Tensor, Tensor]:
+        """Return where a layer's keys and values lie, in the precision of `like`; before the first token, zeros.
+
+        Shape: [S, K, H] each.
+        """
+        if layer not in self._layers:
+            shape = (self.num_sequences * self.capacity, num_heads, head_dim)
+            self._layers[layer] = (like.new_zeros(shape), like.new_zeros(shape))
+        return self._layers[layer]
+
     def write(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add a layer's new keys and values; returns all of them, laid out as `keys`. Shape: [T, K, H] -> [S, K, H]."""
-        if layer not in self._layers:
-            shape = (self.num_sequences * self.capacity, *k.shape[1:])
-            self._layers[layer] = (k.new_zeros(shape), v.new_zeros(shape))
-        old = self._layers[layer]
+        old = self.room(layer, k, *k.shape[1:])
         for x, new in zip(old, (k, v), strict=True):
             x.index_copy_(0, self._rows, new)
         return old

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.common.ragged import Ragged
+from qkv.nn.linear import Linear
 
 
 class CausalConvolution(nn.Module):
@@ -18,7 +19,7 @@ class CausalConvolution(nn.Module):
     def __init__(self, dim: int, out_dim: int, *, width: int, dilation: int = 1) -> None:
         super().__init__()
         self.width, self.dilation = width, dilation
-        self.linear = nn.Linear(width * dim, out_dim)
+        self.linear = Linear(width * dim, out_dim)
 
     def forward(self, x: Tensor, layout: Ragged) -> Tensor:
         """Shape: [T, D] -> [T, out]."""

@@ -10,6 +10,7 @@ from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
 from qkv.nn.convolution import CausalConvolution
 from qkv.nn.dropout import Dropout
+from qkv.nn.linear import Linear
 from qkv.nn.positions import LearnedPosition, Place, SinusoidalPosition
 
 
@@ -50,7 +51,7 @@ class TextEmbeddings(nn.Module):
         self.position = position
         self.norm = norm or nn.Identity()
         self.dropout = Dropout(dropout)
-        self.project = nn.Identity() if width == dim else nn.Linear(width, dim)
+        self.project = nn.Identity() if width == dim else Linear(width, dim)
         self.convolution = CausalConvolution(dim, dim, width=conv_width) if conv_width > 1 else None
         self.scale = scale
 

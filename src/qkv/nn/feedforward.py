@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from qkv.common.errors import unknown
 from qkv.nn.dropout import Dropout
+from qkv.nn.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -40,8 +41,8 @@ class FeedForward(nn.Module):
             raise unknown("activation", activation, [*ACTIVATIONS, *GATED])
         self.gated = activation in GATED
         self.act = ACTIVATIONS[GATED.get(activation, activation)]
-        self.up = nn.Linear(dim, 2 * ff_dim if self.gated else ff_dim, bias=bias)
-        self.down = nn.Linear(ff_dim, dim, bias=bias)
+        self.up = Linear(dim, 2 * ff_dim if self.gated else ff_dim, bias=bias)
+        self.down = Linear(ff_dim, dim, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

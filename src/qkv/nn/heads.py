@@ -6,13 +6,13 @@ Heads over sequences:   SequenceHead (classes, next sentence) and RegressionHead
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from qkv.common.errors import unknown
 from qkv.common.outputs import Hidden
 from qkv.nn.dropout import Dropout
 from qkv.nn.feedforward import activation as activation_named
+from qkv.nn.linear import Linear, TableProduct
 
 
 class Pooler(nn.Module):
@@ -23,7 +23,7 @@ class Pooler(nn.Module):
         if row not in ("first", "last"):
             raise unknown("row to pool", row, ["first", "last"])
         self.row = row
-        self.dense = None if activation is None else nn.Linear(dim, dim)
+        self.dense = None if activation is None else Linear(dim, dim)
         self.act = None if activation is None else activation_named(activation)
         self.dropout = Dropout(dropout)
 
@@ -37,7 +37,7 @@ class Pooler(nn.Module):
 
 
 class Head(nn.Module):
-    """Base of all heads. `over` says whether it takes rows or sequences, `tied` whether it reads the token table."""
+    """Base of all heads: `over` rows, pooled sequences or all states ("leading"); `tied` heads read the token table."""
 
     over = "rows"
     tied = False
@@ -57,13 +57,14 @@ class LanguageHead(Head):
     def __init__(self, dim: int, vocab_size: int, *, tied: bool = True, bias: bool = False, scale: float = 1.0) -> None:
         super().__init__()
         self.tied, self.scale = tied, scale
-        self.weight = None if tied else nn.Parameter(nn.Linear(dim, vocab_size, bias=False).weight)
-        self.bias = nn.Parameter(nn.Linear(1, vocab_size).bias) if bias else None
+        self.weight = None if tied else nn.Parameter(Linear(dim, vocab_size, bias=False).weight)
+        self.bias = nn.Parameter(Linear(1, vocab_size).bias) if bias else None
+        self.product = TableProduct()
 
     def forward(self, x: Tensor, table: Tensor | None = None) -> Tensor:
         """Shape: [T, D] -> [T, V]."""
         weight = table if self.weight is None else self.weight
-        return F.linear(x if self.scale == 1.0 else x * self.scale, weight, self.bias)  # type: ignore[arg-type]
+        return self.product(x if self.scale == 1.0 else x * self.scale, weight, self.bias)
 
 
 class MaskedHead(Head):
@@ -73,7 +74,7 @@ class MaskedHead(Head):
 
     def __init__(self, dim: int, vocab_size: int, *, embedding_dim: int, activation: str, norm: nn.Module) -> None:
         super().__init__()
-        self.dense = nn.Linear(dim, embedding_dim)
+        self.dense = Linear(dim, embedding_dim)
         self.act = activation_named(activation)
         self.norm = norm
         self.decoder = LanguageHead(embedding_dim, vocab_size, bias=True)
@@ -89,7 +90,7 @@ class TokenHead(Head):
     def __init__(self, dim: int, num_labels: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.linear = nn.Linear(dim, num_labels)
+        self.linear = Linear(dim, num_labels)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape: [T, D] -> [T, labels]."""
@@ -108,9 +109,9 @@ class ReplacedHead(Head):
 
     def __init__(self, dim: int, *, activation: str = "gelu") -> None:
         super().__init__()
-        self.dense = nn.Linear(dim, dim)
+        self.dense = Linear(dim, dim)
         self.act = activation_named(activation)
-        self.linear = nn.Linear(dim, 1)
+        self.linear = Linear(dim, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape: [T, D] -> [T]."""
@@ -124,7 +125,7 @@ class SequenceHead(Head):
 
     def __init__(self, dim: int, num_labels: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.linear = nn.Linear(dim, num_labels, bias=bias)
+        self.linear = Linear(dim, num_labels, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shape: [B, D] -> [B, labels]."""
@@ -149,8 +150,8 @@ class DistilledHead(Head):
 
     def __init__(self, dim: int, num_labels: int) -> None:
         super().__init__()
-        self.label = nn.Linear(dim, num_labels)
-        self.teacher = nn.Linear(dim, num_labels)
+        self.label = Linear(dim, num_labels)
+        self.teacher = Linear(dim, num_labels)
 
     def both(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
         """Return what each classifier says: training gives each its own target. Shape: [B, labels] each."""

@@ -84,7 +84,7 @@ def rectangles(queries: Ragged, keys: Ragged) -> list[Rectangle]:
 
 def planned(queries: Ragged, keys: Ragged, kind: Hashable, make: Callable[[], P]) -> P:
     """Make what belongs to a pair of layouts once for all layers; it lives as long as the queries' layout."""
-    plans: dict[Hashable, tuple[Ragged, P]] = queries.__dict__.setdefault("_plans", {})
+    plans: dict[Hashable, tuple[Ragged, P]] = queries.plans
     if (kind, id(keys)) not in plans:
         plans[kind, id(keys)] = (keys, make())  # holding the keys keeps their id theirs
     return plans[kind, id(keys)][1]

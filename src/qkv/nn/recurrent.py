@@ -20,6 +20,7 @@ from qkv.common.errors import unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.nn.dropout import Dropout
+from qkv.nn.linear import Linear
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 SCORES = ("dot", "general", "additive")
@@ -76,9 +77,9 @@ class SegmentAttention(nn.Module):
         if score not in SCORES:
             raise unknown("attention score", score, SCORES)
         self.score = score
-        self.key = nn.Identity() if score == "dot" else nn.Linear(dim, dim, bias=False)
-        self.query = nn.Linear(dim, dim) if score == "additive" else nn.Identity()
-        self.sum = nn.Linear(dim, 1, bias=False) if score == "additive" else None
+        self.key = nn.Identity() if score == "dot" else Linear(dim, dim, bias=False)
+        self.query = Linear(dim, dim) if score == "additive" else nn.Identity()
+        self.sum = Linear(dim, 1, bias=False) if score == "additive" else None
 
     def forward(self, q: Tensor, memory: Tensor, key: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """Attend with one query per source.
@@ -108,8 +109,8 @@ class RecurrentDecoder(nn.Module):
         super().__init__()
         self.rnn = _rnn(cell, 2 * dim, dim, num_layers, dropout)
         self.attention = SegmentAttention(dim, score=score)
-        self.combine = nn.Linear(2 * dim, dim)
-        self.bridge = nn.Linear(dim, dim)
+        self.combine = Linear(2 * dim, dim)
+        self.bridge = Linear(dim, dim)
         self.dropout = Dropout(dropout)
 
     def begin(self, state: RecurrentState) -> RecurrentState:

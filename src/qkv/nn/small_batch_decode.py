@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from qkv.nn.attention import SelfAttention
 from qkv.nn.block import Block
 from qkv.nn.feedforward import ACTIVATIONS, FeedForward
+from qkv.nn.linear import Linear
 from qkv.nn.positions import NoPosition
 from qkv.nn.stack import Stack
 from qkv.nn.static_cache import StaticCache
@@ -162,7 +163,7 @@ def _known(block: Any) -> bool:
         (type(block), type(attention), type(ff)) == (Block, SelfAttention, FeedForward)
         and block.cross is None
         and all(s.pre_norm and type(s.norm) is nn.LayerNorm and s.norm.bias is not None for s in sublayers)
-        and all(type(w) is nn.Linear and w.in_features <= WIDEST and w.weight.is_contiguous() for w in linears)
+        and all(type(w) is Linear and w.in_features <= WIDEST and w.weight.is_contiguous() for w in linears)
         and attention.window is None
         and not ff.gated
         and ff.act in NAMES
@@ -187,10 +188,7 @@ def layers(stack: Stack, x: Tensor, cache: StaticCache) -> Tensor:
 
 def _attention(sublayer: Any, x: Tensor, cache: StaticCache, layer: int) -> None:
     part, norm, rows = sublayer.part, sublayer.norm, len(x)
-    if layer not in cache._layers:  # prompts of one token have left nothing there
-        shape = (cache.num_sequences * cache.capacity, part.num_kv_heads, part.head_dim)
-        cache._layers[layer] = (x.new_zeros(shape), x.new_zeros(shape))
-    k, v = cache._layers[layer]
+    k, v = cache.room(layer, x, part.num_kv_heads, part.head_dim)
     q, mixed = x.new_empty(2, rows, part.sizes[0])
     many, how = _cut("qkv", rows, part.qkv)
     _ask[many](

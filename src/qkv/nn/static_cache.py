@@ -54,10 +54,7 @@ class StaticCache(KeyValueCache):
     def adopt(self, cache: KeyValueCache, copies: int) -> None:
         """Take over what another cache holds, each of its slots so many times."""
         for layer, pair in cache._layers.items():
-            if layer not in self._layers:
-                shape = (self.num_sequences * self.capacity, *pair[0].shape[1:])
-                self._layers[layer] = (pair[0].new_zeros(shape), pair[1].new_zeros(shape))
-            for mine, theirs in zip(self._layers[layer], pair, strict=True):
+            for mine, theirs in zip(self.room(layer, pair[0], *pair[0].shape[1:]), pair, strict=True):
                 held = theirs.unflatten(0, (-1, cache.capacity)).repeat_interleave(copies, 0)[:, : self.capacity]
                 mine.unflatten(0, (self.num_sequences, self.capacity))[:, : held.shape[1]].copy_(held)
         lengths = torch.tensor(cache.lengths, dtype=torch.int32).repeat_interleave(copies)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from qkv.objectives.classify import Classify, ClassifyAny, Regress
 from qkv.objectives.contrastive import CosineScore, Match
 from qkv.objectives.language import MaskedToken, NextToken
@@ -16,27 +13,8 @@ from qkv.objectives.tag import Tag
 from qkv.objectives.translate import Translate
 from qkv.objectives.words import Cbow, Glove, SkipGram
 
-# Frozen dataclasses of plain numbers: `common.config.from_dict` makes each from a recipe.
-OBJECTIVES: dict[str, Callable[..., Any]] = {
-    "next-token": NextToken,
-    "masked-token": MaskedToken,
-    "replaced-token": ReplacedToken,
-    "translate": Translate,
-    "classify": Classify,
-    "classify-any": ClassifyAny,
-    "regress": Regress,
-    "tag": Tag,
-    "answer-span": AnswerSpan,
-    "match": Match,
-    "cosine-score": CosineScore,
-    "skip-gram": SkipGram,
-    "cbow": Cbow,
-    "glove": Glove,
-}
-
 __all__ = [
     "IGNORED",
-    "OBJECTIVES",
     "AnswerSpan",
     "Cbow",
     "Classify",

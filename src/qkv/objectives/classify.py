@@ -10,8 +10,8 @@ from torch import Tensor
 from qkv.common.batch import Labelled
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import binary_cross_entropy, squared_error
-from qkv.objectives.parts import Losses, number_asked
-from qkv.objectives.r_drop import Agreeing, twice
+from qkv.objectives.parts import Losses, count_targets
+from qkv.objectives.r_drop import CrossEntropy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class _Labels:
 
     def counts(self, batch: Labelled) -> dict[str, Tensor]:
         """Count the targets."""
-        return {self.part: number_asked(batch.labels)}
+        return {self.part: count_targets(batch.labels)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classify(Agreeing):
+class Classify(CrossEntropy):
     """One class of several for each sequence or image.
 
     Attributes:
@@ -41,13 +41,13 @@ class Classify(Agreeing):
     part: ClassVar[str] = "classify"
     head: str = "classify"
 
-    def wanted(self, batch: Labelled) -> Tensor:
+    def targets(self, batch: Labelled) -> Tensor:
         """Return the labels. Shape: [B]."""
         return batch.labels
 
-    def scores(self, model: Scored, batch: Labelled, again: bool) -> Tensor:
+    def logits(self, model: Scored, batch: Labelled, twice: bool) -> Tensor:
         """Score the classes. Shape: [B or 2B, C]."""
-        inputs = twice(batch.inputs) if again else batch.inputs
+        inputs = batch.inputs.twice() if twice else batch.inputs
         return model.logits(model.states_for(inputs, self.head), self.head)
 
 

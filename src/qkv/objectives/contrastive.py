@@ -13,7 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import cross_entropy, squared_error
-from qkv.objectives.parts import Losses, number_asked
+from qkv.objectives.parts import Losses, count_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class CosineScore:
 
     def counts(self, batch: SentencePairs) -> dict[str, Tensor]:
         """Count the pairs with a score."""
-        return {"cosine": number_asked(self._scores(batch))}
+        return {"cosine": count_targets(self._scores(batch))}
 
     def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
         """Compare row by row."""

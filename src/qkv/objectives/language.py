@@ -11,7 +11,7 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import cross_entropy
-from qkv.objectives.parts import Losses, number_asked
+from qkv.objectives.parts import Losses, count_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class NextToken:
 
     def counts(self, batch: Following) -> dict[str, Tensor]:
         """Count the targets."""
-        return {"lm": number_asked(batch.wanted)}
+        return {"lm": count_targets(batch.wanted)}
 
     def __call__(self, model: Scored, batch: Following) -> Losses:
         """Score every row."""
@@ -49,9 +49,9 @@ class MaskedToken:
 
     def counts(self, batch: Masked) -> dict[str, Tensor]:
         """Count hidden tokens, and pairs."""
-        found = {"mlm": number_asked(batch.wanted)}
+        found = {"mlm": count_targets(batch.wanted)}
         if self.next_sentence:
-            found["nsp"] = number_asked(self._pairs(batch))
+            found["nsp"] = count_targets(self._pairs(batch))
         return found
 
     def __call__(self, model: Scored, batch: Masked) -> Losses:

@@ -30,7 +30,7 @@ class Objective(Protocol):
         """Return the losses of a batch."""
 
 
-def number_asked(wanted: Tensor) -> Tensor:
+def count_targets(wanted: Tensor) -> Tensor:
     """Count the targets that are asked for. Shape: [...] -> []."""
     return (wanted != IGNORED).sum()
 

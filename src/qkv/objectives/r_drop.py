@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from qkv.common.batch import Images, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives import fused
 from qkv.objectives.entropy import cross_entropy, log_softmax
-from qkv.objectives.parts import IGNORED, Losses, number_asked
+from qkv.objectives.parts import IGNORED, Losses, count_targets
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passes:
+class RDrop:
     """One pass, or two that shall say the same.
 
     Attributes:
@@ -32,7 +31,7 @@ class Passes:
         if self.r_drop < 0:
             raise UsageError(f"r_drop must not be below 0, got {self.r_drop}")
 
-    def asked(self, batch: Any) -> Tensor:
+    def num_targets(self, batch: Any) -> Tensor:
         """Count the targets of one pass."""
         raise NotImplementedError
 
@@ -43,17 +42,17 @@ class Passes:
 
     def counts(self, batch: Any) -> dict[str, Tensor]:
         """Count the targets, of both passes where there are two."""
-        one = self.asked(batch)
-        return {self.part: 2 * one, "r_drop": one} if self.again else {self.part: one}
+        one = self.num_targets(batch)
+        return {self.part: 2 * one, "r_drop": one} if self.two_passes else {self.part: one}
 
     @property
-    def again(self) -> bool:
+    def two_passes(self) -> bool:
         """Whether there are two passes: only where there is a gradient to be had from their distance."""
         return self.r_drop > 0 and torch.is_grad_enabled()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreeing(Passes):
+class CrossEntropy(RDrop):
     """One class of several for each target, by one pass or two.
 
     Attributes:
@@ -62,37 +61,25 @@ class Agreeing(Passes):
 
     smoothing: float = 0.0
 
-    def wanted(self, batch: Any) -> Tensor:
+    def targets(self, batch: Any) -> Tensor:
         """Return the classes that are wanted. Shape: [T]."""
         raise NotImplementedError
 
-    def scores(self, model: Scored, batch: Any, again: bool) -> Tensor:
+    def logits(self, model: Scored, batch: Any, twice: bool) -> Tensor:
         """Score the classes of each target, of a second pass behind the first if asked. Shape: [T or 2T, V]."""
         raise NotImplementedError
 
-    def asked(self, batch: Any) -> Tensor:
+    def num_targets(self, batch: Any) -> Tensor:
         """Count the classes that are wanted."""
-        return number_asked(self.wanted(batch))
+        return count_targets(self.targets(batch))
 
     def __call__(self, model: Scored, batch: Any) -> Losses:
         """Run one pass, or two side by side."""
-        wanted, logits = self.wanted(batch), self.scores(model, batch, self.again)
-        if not self.again:
+        wanted, logits = self.targets(batch), self.logits(model, batch, self.two_passes)
+        if not self.two_passes:
             return {self.part: cross_entropy(logits, wanted, smoothing=self.smoothing)}
         both = cross_entropy(logits, wanted.repeat(2), smoothing=self.smoothing)
         return {self.part: both, "r_drop": distance(logits, wanted)}
-
-
-@overload
-def twice(inputs: Tokens) -> Tokens: ...
-@overload
-def twice(inputs: Tokens | Images) -> Tokens | Images: ...
-def twice(inputs: Tokens | Images) -> Tokens | Images:
-    """Return the same sequences or images two times in one batch: dropout differs between the two."""
-    if isinstance(inputs, Images):
-        return Images(inputs.pixels.repeat(2, 1, 1, 1))
-    rows = (None if row is None else row.repeat(2) for row in (inputs.segments, inputs.positions))
-    return Tokens(inputs.ids.repeat(2), inputs.layout.twice(), *rows)
 
 
 def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:
@@ -106,10 +93,10 @@ def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:
 
 
 def _plain(logits_2TV: Tensor) -> Tensor:
-    return apart(log_softmax(logits_2TV)).sum(-1)
+    return divergence(log_softmax(logits_2TV)).sum(-1)
 
 
-def apart(log_2TV: Tensor) -> Tensor:
+def divergence(log_2TV: Tensor) -> Tensor:
     """Return what each class adds to the distance of two passes' log-probabilities. Shape: [2T, V] -> [T, V]."""
     log_p, log_q = log_2TV.chunk(2)
     return 0.5 * (log_p.exp() - log_q.exp()) * (log_p - log_q)

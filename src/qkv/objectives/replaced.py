@@ -13,7 +13,7 @@ from qkv.common.batch import Masked, Tokens
 from qkv.common.errors import UsageError
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import binary_cross_entropy, cross_entropy
-from qkv.objectives.parts import IGNORED, Losses, number_asked
+from qkv.objectives.parts import IGNORED, Losses, count_targets
 
 
 class Pair(Protocol):
@@ -58,7 +58,7 @@ class ReplacedToken:
     def counts(self, batch: Masked) -> dict[str, Tensor]:
         """Count hidden tokens for the generator, all tokens for the discriminator."""
         real = torch.tensor(len(batch.tokens.ids)) if batch.real is None else batch.real
-        return {"mlm": number_asked(batch.wanted), "replaced": real}
+        return {"mlm": count_targets(batch.wanted), "replaced": real}
 
     def __call__(self, model: Pair, batch: Masked) -> Losses:
         """Fill the masks, then ask every token."""

@@ -13,11 +13,11 @@ from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.common.ragged import Ragged
 from qkv.objectives.parts import Losses
-from qkv.objectives.r_drop import Passes, apart, twice
+from qkv.objectives.r_drop import RDrop, divergence
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerSpan(Passes):
+class AnswerSpan(RDrop):
     """A softmax over the tokens of each sequence for the start, another for the end (Devlin et al. 2019, section 4.2).
 
     A sequence's loss is the mean of the two. A span outside its sequence (-100, or cut off) is not asked for.
@@ -25,15 +25,15 @@ class AnswerSpan(Passes):
 
     part: ClassVar[str] = "span"
 
-    def asked(self, batch: Spans) -> Tensor:
+    def num_targets(self, batch: Spans) -> Tensor:
         """Count the spans that lie within their sequences."""
         return _inside(batch).sum()
 
     def __call__(self, model: Scored, batch: Spans) -> Losses:
         """Score every row as a start and as an end; "correct" has both right."""
         one = batch
-        if self.again:
-            batch = Spans(twice(batch.tokens), batch.starts.repeat(2), batch.ends.repeat(2))
+        if self.two_passes:
+            batch = Spans(batch.tokens.twice(), batch.starts.repeat(2), batch.ends.repeat(2))
         hidden = model(batch.tokens)
         layout = hidden.layout
         log_p_T2 = ragged_log_softmax(model.logits(hidden, "span"), layout)
@@ -44,13 +44,13 @@ class AnswerSpan(Passes):
         best = found_B2.detach() == _highest(log_p_T2.detach(), layout)
         total = -found_B2.mean(-1).masked_fill(~asked, 0).sum()
         span = LossOutput(total, asked.sum(), {"correct": (best.all(-1) & asked).sum()})
-        return {"span": span, "r_drop": distance(log_p_T2, one)} if self.again else {"span": span}
+        return {"span": span, "r_drop": distance(log_p_T2, one)} if self.two_passes else {"span": span}
 
 
 def distance(log_p_2T2: Tensor, batch: Spans) -> LossOutput:
     """Half the two KL divergences of the starts and of the ends of each sequence, their mean. Shape: [2T, 2]."""
     asked, sequence = _inside(batch), batch.tokens.layout.sequence_of
-    rows = apart(log_p_2T2).mean(-1)
+    rows = divergence(log_p_2T2).mean(-1)
     return LossOutput(rows.masked_fill(~asked[sequence], 0).sum(), asked.sum())
 
 

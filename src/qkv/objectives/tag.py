@@ -9,19 +9,19 @@ from torch import Tensor
 
 from qkv.common.batch import Labelled
 from qkv.common.protocols import Scored
-from qkv.objectives.r_drop import Agreeing, twice
+from qkv.objectives.r_drop import CrossEntropy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tag(Agreeing):
+class Tag(CrossEntropy):
     """One class for each token; the later pieces of a word and the special tokens are not asked for."""
 
     part: ClassVar[str] = "tag"
 
-    def wanted(self, batch: Labelled) -> Tensor:
+    def targets(self, batch: Labelled) -> Tensor:
         """Return the tags. Shape: [T]."""
         return batch.labels
 
-    def scores(self, model: Scored, batch: Labelled, again: bool) -> Tensor:
+    def logits(self, model: Scored, batch: Labelled, twice: bool) -> Tensor:
         """Score the tags of each row. Shape: [T or 2T, C]."""
-        return model.logits(model(twice(batch.inputs) if again else batch.inputs), "tag")
+        return model.logits(model(batch.inputs.twice() if twice else batch.inputs), "tag")

@@ -9,23 +9,23 @@ from torch import Tensor
 
 from qkv.common.batch import Pairs, Translated
 from qkv.common.protocols import Scored
-from qkv.objectives.r_drop import Agreeing, twice
+from qkv.objectives.r_drop import CrossEntropy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate(Agreeing):
+class Translate(CrossEntropy):
     """Cross-entropy over target tokens, smoothed (Vaswani et al. 2017, section 5.4)."""
 
     smoothing: float = 0.1
     part: ClassVar[str] = "translate"
 
-    def wanted(self, batch: Translated) -> Tensor:
+    def targets(self, batch: Translated) -> Tensor:
         """Return the target tokens. Shape: [T]."""
         return batch.wanted
 
-    def scores(self, model: Scored, batch: Translated, again: bool) -> Tensor:
+    def logits(self, model: Scored, batch: Translated, twice: bool) -> Tensor:
         """Score the vocabulary for each target token. Shape: [T or 2T, V]."""
         pairs = batch.pairs
-        if again:
-            pairs = Pairs(twice(pairs.source), twice(pairs.target))
+        if twice:
+            pairs = Pairs(pairs.source.twice(), pairs.target.twice())
         return model.logits(model(pairs), "lm")

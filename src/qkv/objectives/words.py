@@ -12,7 +12,7 @@ from torch import Tensor
 
 from qkv.common.batch import Counted, Words
 from qkv.common.outputs import LossOutput
-from qkv.objectives.parts import IGNORED, Losses, number_asked
+from qkv.objectives.parts import IGNORED, Losses, count_targets
 
 
 class Tables(Protocol):
@@ -40,7 +40,7 @@ class SkipGram:
 
     def counts(self, batch: Words) -> dict[str, Tensor]:
         """Count the targets."""
-        return {"skip_gram": number_asked(batch.outputs)}
+        return {"skip_gram": count_targets(batch.outputs)}
 
     def __call__(self, model: Tables, batch: Words) -> Losses:
         """Score each pair and its noise words."""
@@ -90,7 +90,7 @@ class Glove:
 
     def counts(self, batch: Counted) -> dict[str, Tensor]:
         """Count the pairs."""
-        return {"glove": number_asked(batch.outputs)}
+        return {"glove": count_targets(batch.outputs)}
 
     def __call__(self, model: BiasedTables, batch: Counted) -> Losses:
         """Σ f(X) (w·w̃ + b + b̃ - log X)² over the pairs."""
@@ -98,7 +98,7 @@ class Glove:
         scores = (model.inputs(i).float() * model.outputs(j).float()).sum(-1)
         scores = scores + (model.input_bias(i) + model.output_bias(j)).squeeze(-1)
         weight = (counts / self.x_max).clamp_max(1) ** self.alpha
-        return {"glove": LossOutput((weight * (scores - counts.log()) ** 2).sum(), number_asked(j))}
+        return {"glove": LossOutput((weight * (scores - counts.log()) ** 2).sum(), count_targets(j))}
 
 
 def negative_sampling(model: Tables, read_BD: Tensor, batch: Words, asked: Tensor) -> LossOutput:

@@ -166,7 +166,7 @@ class Model(Runner):
             x = hidden.layout.mean(hidden.states) if pooling == "mean" else hidden.states[hidden.layout.first]
             return list(x.float())
 
-        vectors = self.run(encoded.ids, self._encoder_states, pool, segments=encoded.segments, progress=progress)
+        vectors = self.run(encoded.ids, self.module.encoder_states, pool, segments=encoded.segments, progress=progress)
         found = torch.stack(vectors) if vectors else torch.empty(0, self.config.dim)
         if normalize:
             found = torch.nn.functional.normalize(found, dim=-1)

@@ -18,9 +18,6 @@ from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UsageError
 from qkv.common.outputs import Hidden
 from qkv.models import catalogue
-from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
-from qkv.models.skeleton import EncoderDecoder, Transformer
-from qkv.models.word2vec import Word2Vec
 from qkv.nn import kernels
 from qkv.predict.batching import Ids, batches, check_ids, pack, readable
 from qkv.predict.device import find_device
@@ -123,8 +120,7 @@ class Runner:
             return hidden.layout.split(scores) if self.module.head(head).over == "rows" else list(scores)
 
         def read(batch: Tokens | Images | Pairs) -> Hidden:
-            plain = isinstance(self.module, Transformer) and not isinstance(batch, Pairs)
-            return self.module.states_for(batch, head) if plain else self._states(batch)
+            return self._states(batch) if isinstance(batch, Pairs) else self.module.states_for(batch, head)
 
         return self.run(ids, read, score, target_ids=target_ids, segments=segments)
 
@@ -137,20 +133,11 @@ class Runner:
         write_folder(self._folder, folder, dtype=dtype)
 
     def _states(self, batch: Tokens | Images | Pairs) -> Hidden:
-        if isinstance(self.module, Transformer | Word2Vec):
-            if isinstance(batch, Pairs):
-                raise UsageError(f"{self.family} has no decoder: it takes no target_ids")
-            return self.module(batch)
-        if isinstance(batch, Pairs):
-            return self.module(batch)
-        return self._encoder_states(batch)
-
-    def _encoder_states(self, batch: Tokens | Images | Pairs) -> Hidden:
-        if isinstance(self.module, EncoderDecoder) and isinstance(batch, Tokens):
-            return self.module.encode(batch)
-        if isinstance(self.module, RecurrentSeq2Seq) and isinstance(batch, Tokens):
-            return self.module.encode(batch)[0]
-        return self._states(batch)
+        if not isinstance(batch, Pairs):
+            return self.module.encoder_states(batch)
+        if getattr(self.module, "decoder", None) is None:
+            raise UsageError(f"{self.family} has no decoder: it takes no target_ids")
+        return self.module(batch)
 
     @torch.inference_mode()
     def run(

@@ -119,7 +119,7 @@ def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | 
     run.position = micro[-1][1]
     run.advance()
     sizes = [size(batch) for batch, _ in micro]
-    return StepResult(names, values, sum(count for count, _ in sizes), sizes[-1][1])
+    return StepResult(names, values, sum(one.amount for one in sizes), sizes[-1].unit)
 
 
 def recorder_of(run: Run) -> Recorder | None:

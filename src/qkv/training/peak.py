@@ -43,4 +43,4 @@ def work_per_unit(run: Run) -> float | None:
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         run.plain_losses(move(batch, run.device))
     torch.cuda.set_rng_state(chance, run.device)
-    return 3.0 * counter.get_total_flops() / max(size(batch)[0], 1) / peak
+    return 3.0 * counter.get_total_flops() / max(size(batch).amount, 1) / peak

@@ -20,6 +20,7 @@ from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
 from qkv.training.config import TrainConfig
 from qkv.training.energy import Energy, Meter
+from qkv.training.learner import Learner
 from qkv.training.memory import keep_memory
 from qkv.training.optim import OptimConfig, Optimizer
 from qkv.training.precision import wants_bf16
@@ -67,6 +68,7 @@ class Run:
         self.device = next(job.model.parameters()).device
         if self.device.type == "cpu":
             keep_memory()
+        self.learner: nn.Module = Learner(job.model, job.objective)  # a distributed run wraps it here
         self.optimizer = Optimizer(job.model, optim)
         self.average = MovingAverage(job.model, train.ema) if train.ema else None
         self.step = self.position = self.skipped = self.in_a_row = self.roll_backs = self.worse = 0
@@ -159,7 +161,7 @@ class Run:
     def plain_losses(self, batch: Any) -> Losses:
         """Compute the losses of a batch on the device, in bf16 where the run does, with the weights in fp32."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            return self.job.objective(self.job.model, batch)
+            return self.learner(batch)
 
     def recordable(self) -> bool:
         """Whether its steps can be recorded: their shapes are fixed, and each is of one batch."""

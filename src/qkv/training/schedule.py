@@ -1,10 +1,12 @@
 """The learning rate as a pure function of the step, as a share of its peak.
 
 inverse-sqrt   warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3)
-linear         warm-up, then down to zero
+linear         warm-up, then a straight line that would reach zero one step after the last
 cosine         warm-up, then half a cosine down to a tenth (Loshchilov & Hutter 2017)
 stable         warm-up, flat, and √-shaped decay over the last fifth (Hägele et al. 2024)
 constant       warm-up, then flat
+
+Every rate is positive at every step of a run, the last one included: a step with rate zero would be wasted.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def _inverse_sqrt(step: int, warmup: int, _total: int) -> float:
 
 
 def _linear(step: int, warmup: int, total: int) -> float:
-    return max(0.0, (total - step) / max(total - warmup, 1))
+    return max(0, total - step + 1) / (max(0, total - warmup) + 1)
 
 
 def _cosine(step: int, warmup: int, total: int) -> float:
@@ -33,8 +35,8 @@ def _cosine(step: int, warmup: int, total: int) -> float:
 
 def _stable(step: int, _warmup: int, total: int) -> float:
     cooldown = max(1, round(COOLDOWN * total))
-    left = total - step
-    return 1.0 if left >= cooldown else 1 - math.sqrt(1 - max(left, 0) / cooldown)
+    left = max(0, total - step + 1) / (cooldown + 1)
+    return 1.0 if left >= 1 else 1 - math.sqrt(1 - left)
 
 
 def _constant(_step: int, _warmup: int, _total: int) -> float:

@@ -10,7 +10,6 @@ grow, and the step is recorded anew.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from qkv.common.batch import move
 from qkv.common.cuda.graphs import record
 from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.ragged import Ragged
+from qkv.common.tree import leaves, mapped
 
 Step = tuple[tuple[str, ...], Tensor]  # the names of what a step gave, and the numbers
 
@@ -55,9 +55,9 @@ class Recorder:
             fixed = self.shape.fill(batch)
         if not self.begun:
             self.begun = True
-            return self.update(self.gradients(_plain(move(fixed, device))))
+            return self.update(self.gradients(_fresh(move(fixed, device))))
         if self.graph is None:
-            self._record(_plain(move(fixed, device)))
+            self._record(_fresh(move(fixed, device)))
         else:
             for place, tensor in zip(_tensors(self.batch), _tensors(fixed), strict=True):
                 place.copy_(tensor.pin_memory(), non_blocking=True)
@@ -68,25 +68,21 @@ class Recorder:
 
     def _record(self, batch: Any) -> None:
         def warm_up() -> None:
-            self.gradients(_plain(batch))
+            self.gradients(_fresh(batch))
             self.forget()
 
         self.batch = batch
-        self.graph, self.given = record(warm_up, lambda: self.update(self.gradients(_plain(batch))))
+        self.graph, self.given = record(warm_up, lambda: self.update(self.gradients(_fresh(batch))))
 
 
-def _plain(batch: Any) -> Any:
+def _fresh(batch: Any) -> Any:
     """The same tensors in new layouts: what a layout has worked out belongs to one pass."""
-    if isinstance(batch, Ragged):
-        return dataclasses.replace(batch)
-    if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        return dataclasses.replace(batch, **{f.name: _plain(getattr(batch, f.name)) for f in dataclasses.fields(batch)})
-    return batch
+    return mapped(batch, lambda leaf: leaf.fresh() if isinstance(leaf, Ragged) else leaf)
 
 
 def _tensors(batch: Any) -> list[Tensor]:
-    if isinstance(batch, Tensor):
-        return [batch]
-    if dataclasses.is_dataclass(batch):
-        return [tensor for f in dataclasses.fields(batch) for tensor in _tensors(getattr(batch, f.name))]
-    return []
+    return [
+        tensor
+        for leaf in leaves(batch)
+        for tensor in ((leaf.offsets, leaf.lengths) if isinstance(leaf, Ragged) else (leaf,))
+    ]

@@ -9,7 +9,7 @@ WIDTH = 64
 NEAR = 8  # rows of a vocabulary that fit into a core's own cache
 
 
-def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k highest scores and their tokens, falling. Shape: [R, V] -> [R, k] each.
 
     The k best tokens lie in the k blocks with the highest peaks (or in what the blocks leave over), so on a CPU, where
@@ -27,7 +27,7 @@ def best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, torch.where(place < k * WIDTH, inside, place + (blocks - k) * WIDTH)
 
 
-def log_sum(logits: Tensor) -> Tensor:
+def logsumexp(logits: Tensor) -> Tensor:
     """Return log Σ exp of each row: a logit less it is a log-probability. Shape: [R, V] -> [R, 1].
 
     On a CPU it goes a few rows at a time, so that what lies between is not written to memory.

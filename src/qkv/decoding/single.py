@@ -1,4 +1,4 @@
-"""One token at a time, each sequence for itself: what greedy search and sampling share."""
+"""Greedy search and sampling: one hypothesis of each row, token by token."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from qkv.common.protocols import Stepper
-from qkv.decoding.best import log_sum
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logits_processors import History, LogitsProcessor
-
-Choose = Callable[[Tensor, list[int], int], Tensor]  # scores [R, V], the sequence of each row, the step -> ids [R]
+from qkv.decoding.rules import StopCondition
+from qkv.decoding.samplers import Sampler
+from qkv.decoding.topk import logsumexp
 
 
 @dataclass(eq=False)
@@ -25,51 +25,51 @@ class _Answer:
     ids: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     ended: bool = False
-    stuck: bool = False
+    over: bool = False
 
-    @property
-    def goes_on(self) -> bool:
-        return not self.ended and not self.stuck and len(self.ids) < self.limit
+    def __post_init__(self) -> None:
+        self.over = self.limit < 1
 
-    def add(self, token: int, log_prob: float, end_id: int) -> None:
-        if log_prob == -math.inf:  # nothing is allowed any more: what was said so far must do
-            self.stuck = True
+    def add(self, token: int, log_prob: float, stop: StopCondition) -> None:
+        if log_prob == -math.inf:  # no token is allowed any more: the answer is what was said so far
+            self.over = True
             return
         self.scores.append(log_prob)
-        self.ended = token == end_id
+        self.over = stop(token, len(self.scores), self.limit)
+        self.ended = token == stop.end_id
         if not self.ended:
             self.ids.append(token)
 
 
-def walk(
+def single_search(
     stepper: Stepper,
     ids: Tensor,
     *,
-    end_id: int,
     limits: Sequence[int],
     processors: Sequence[LogitsProcessor],
     history: History,
-    choose: Choose,
+    sampler: Sampler,
+    stop: StopCondition,
     on_tokens: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> list[Hypothesis]:
-    """Decode each sequence to its end token or limit; whoever is finished leaves the batch."""
+    """Decode each sequence to its end token or limit; a finished sequence leaves the batch."""
     answers = [_Answer(limit) for limit in limits]
     running, step = list(range(len(limits))), 0
-    while stay := [row for row, b in enumerate(running) if answers[b].goes_on]:
+    while stay := [row for row, b in enumerate(running) if not answers[b].over]:
         if len(stay) < len(running):
             rows = torch.tensor(stay, device=stepper.device)
             stepper.reorder(rows)
             ids, history, running = ids[rows], history.select(rows), [running[row] for row in stay]
         logits = scores = stepper.step(ids).float()
-        total = log_sum(logits)
+        total = logsumexp(logits)
         for processor in processors:
             scores = processor(scores, history)
-        ids = choose(scores, running, step)
+        ids = sampler(scores, running, step)
         log_probs = _chosen(logits, scores, ids) - total.squeeze(1)
         if processors:
             history = history.then(torch.arange(len(ids), device=ids.device), ids)
         for b, token, log_prob in zip(running, ids.tolist(), log_probs.tolist(), strict=True):
-            answers[b].add(token, log_prob, end_id)
+            answers[b].add(token, log_prob, stop)
         step += 1
         if on_tokens is not None:
             on_tokens([(b, answers[b].ids[-1]) for b in running if len(answers[b].ids) == step])

@@ -1,0 +1,25 @@
+"""A model and its objective as one module: a batch in, losses out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from qkv.objectives.parts import Losses
+
+
+class Learner(nn.Module):
+    """What the loop calls, and what a distributed run wraps.
+
+    Objectives call more of a model than its `forward` (`states_at`, `logits`), but DDP and FSDP2 hook into `forward`.
+    Here `forward` is the whole way from a batch to its losses.
+    """
+
+    def __init__(self, model: nn.Module, objective: Any) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Any) -> Losses:
+        """Compute the losses of a batch."""
+        return self.objective(self.model, batch)
