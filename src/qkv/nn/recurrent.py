@@ -20,6 +20,7 @@ from qkv.common.errors import unknown
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.nn.dropout import Dropout
+from qkv.nn.tap import Tap
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 SCORES = ("dot", "general", "additive")
@@ -79,6 +80,7 @@ class SegmentAttention(nn.Module):
         self.key = nn.Identity() if score == "dot" else nn.Linear(dim, dim, bias=False)
         self.query = nn.Linear(dim, dim) if score == "additive" else nn.Identity()
         self.sum = nn.Linear(dim, 1, bias=False) if score == "additive" else None
+        self.tap = Tap()
 
     def forward(self, q: Tensor, memory: Tensor, key: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """Attend with one query per source.
@@ -95,6 +97,7 @@ class SegmentAttention(nn.Module):
         asked = self.query(q)[source]
         scores = (asked * key).sum(-1) if self.sum is None else self.sum(torch.tanh(asked + key)).squeeze(-1)
         weights = segment_softmax(scores, source, len(q))
+        self.tap(weights)
         context = torch.zeros_like(q).index_add(0, source, weights.unsqueeze(-1) * memory)
         return context, weights
 
