@@ -161,17 +161,17 @@ def evaluate(
 ) -> None:
     """Score a model on files: each metric with its 95 % interval and its signature."""
     from qkv import predict
-    from qkv.common.config import override
-    from qkv.data.config import DataConfig
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
     from qkv.exams import evaluate as evaluation
     from qkv.recipes.schema import parse_change
+    from qkv.runs.trained_on import reading_for
 
-    columns = override(DataConfig(), dict(map(parse_change, changes or [])))
+    changed = dict(map(parse_change, changes or []))
     loaded = predict.load(model, device=device)
+    read = reading_for(loaded, model, changed, lambda line: typer.echo(f"qkv: {line}", err=True))
     with progress(None, "evaluating") as advance:
-        scores = evaluation.evaluate(loaded, data, columns, advance, beam=beam)
+        scores = evaluation.evaluate(loaded, data, read.data, advance, beam=beam, ends=read.ends)
     typer.echo(json.dumps(report(scores), ensure_ascii=False) if as_json else table(scores))
 
 

@@ -9,6 +9,7 @@ from qkv.common.errors import UsageError
 from qkv.data.config import DataConfig
 from qkv.evaluation.score import Score
 from qkv.exams import labels as exam_labels
+from qkv.exams import language as exam_language
 from qkv.exams import texts as exam_texts
 from qkv.exams.exam import Exam
 from qkv.predict import Model
@@ -21,7 +22,7 @@ BY_HEAD: dict[str, Evaluator] = {
     "regress": exam_labels.numbers,
     "tag": exam_texts.tags,
     "span": exam_texts.answers,
-    "lm": exam_texts.language,
+    "lm": exam_language.language,
     "context": exam_texts.words,
 }
 
@@ -33,24 +34,34 @@ def evaluate(
     progress: Callable[[int], None] | None = None,
     *,
     beam: int | None = None,
+    ends: bool = False,
 ) -> list[Score]:
     """Score a model on files.
 
     Args:
         model: any model with a head that has an evaluation.
         paths: files with the right answers.
-        data: how they are read; with `skip_bad`, rows that cannot be used are counted in a warning.
+        data: how they are read; with `skip_bad`, rows that cannot be used are counted in a warning. A language model
+            reads windows of `short` or else `max_length` tokens; without `data`, of as many as it can.
         progress: told how many examples are done.
         beam: hypotheses that a translator keeps side by side, 4 if not given.
+        ends: ask a language model for the end of each document too, as training does here.
     """
     asks = evaluator_of(model)
     if beam is not None and asks is not exam_texts.translations:
         raise UsageError(f"a beam is for translators, and this {model.family} is none: leave it out")
-    exam = Exam(model, paths, data or DataConfig(), BEAM if beam is None else beam, progress or (lambda _: None))
+    tell = progress or (lambda _: None)
+    exam = Exam(model, paths, data or default_data(model), BEAM if beam is None else beam, tell, ends)
     scores = asks(exam)
     if exam.skipped.count:
         warnings.warn(str(exam.skipped), stacklevel=2)
     return scores
+
+
+def default_data(model: Model) -> DataConfig:
+    """Return how files are read for a model that tells nothing about it; a language model reads all that it can."""
+    whole = evaluator_of(model) is exam_language.language
+    return DataConfig(max_length=model.config.max_length) if whole else DataConfig()
 
 
 def evaluator_of(model: Model) -> Evaluator:

@@ -26,6 +26,7 @@ class Exam:
         data: how they are read.
         beam: hypotheses that a translator keeps side by side.
         progress: told how many examples are done.
+        ends: whether a language model was trained to predict the end of a document.
         skipped: counts the rows that were left out.
     """
 
@@ -34,6 +35,7 @@ class Exam:
     data: DataConfig
     beam: int
     progress: Callable[[int], None]
+    ends: bool = False
     skipped: BadRows = field(default_factory=BadRows)
 
     @property

@@ -1,4 +1,4 @@
-"""Exams in running text: translations, tags, answers, what comes next, and single words."""
+"""Exams in running text: translations, tags, answers and single words."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from qkv.common.errors import UsageError
 from qkv.data.config import DataConfig
-from qkv.data.documents import documents
 from qkv.data.examples import Question
 from qkv.data.files import expand
 from qkv.data.questions import questions
@@ -19,7 +15,6 @@ from qkv.decoding.config import DecodingConfig
 from qkv.evaluation.answers import AnswerF1, ExactMatch
 from qkv.evaluation.classification import Accuracy
 from qkv.evaluation.entities import EntityF1
-from qkv.evaluation.language import Perplexity
 from qkv.evaluation.score import Score
 from qkv.evaluation.translation import Bleu, Chrf
 from qkv.evaluation.word_files import score_file
@@ -30,7 +25,6 @@ from qkv.predict.tag import has_entities, iob2, tag_words
 from qkv.predict.verbs import names_of
 from qkv.predict.words import named_vectors
 from qkv.tasks.translate import pairs
-from qkv.tokenizers.text import TextTokenizer
 
 
 def translations(exam: Exam) -> list[Score]:
@@ -82,33 +76,7 @@ def _answers(model: Model, asked: Sequence[Question], options: dict[str, Any]) -
     return model.answer([question.question for question in asked], [question.context for question in asked], **options)
 
 
-def language(exam: Exam) -> list[Score]:
-    """Long documents are read in windows that follow one another: every token but the first is asked for once."""
-    metric, model = Perplexity(), exam.model
-    tokenizer = _tokenizer(model, "perplexity is measured on text")
-    for chunk in exam.chunks(documents(list(exam.paths), **exam.data.document, **exam.reading), 16):
-        texts = [document.text for document in chunk]
-        for text, ids in zip(texts, tokenizer.encode(texts).ids, strict=True):
-            starts = range(0, len(ids) - 1, model.config.max_length)
-            nll = sum(_surprise(model, ids[i : i + model.config.max_length + 1]) for i in starts)
-            if len(ids) > 1:
-                metric.add(nll, len(ids) - 1, len(text.split()), len(text.encode()))
-    return [metric.result(unit=unit) for unit in ("token", "word", "byte")]
-
-
-def _surprise(model: Model, ids: Sequence[int]) -> float:
-    """-log p of all tokens but the first, each after those before it."""
-    log_p = model.logits([ids[:-1]])[0].float().log_softmax(-1)
-    return -float(log_p.gather(-1, torch.tensor(ids[1:], device=log_p.device).unsqueeze(-1)).sum())
-
-
 def words(exam: Exam) -> list[Score]:
     """One score for each file of analogies or of pairs."""
     vectors = Vectors(*named_vectors(exam.model))
     return [score_file(path, vectors, exam.progress) for path in expand(exam.paths)]
-
-
-def _tokenizer(model: Model, why: str) -> TextTokenizer:
-    if model.tokenizer is None:
-        raise UsageError(f"{why}, and this model has no tokenizer")
-    return model.tokenizer
