@@ -13,11 +13,11 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.data.tables import shorten
-from qkv.predict.batching import best_places, readable, window_rows
+from qkv.predict.batching import readable
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import reader
 from qkv.tokenizers.text import TextTokenizer
-from qkv.tokenizers.windows import Window
+from qkv.tokenizers.windows import Window, best_places, window_rows
 
 SPELLINGS = ("[MASK]", "<mask>")  # what is understood, whatever the tokenizer's own mask is
 
