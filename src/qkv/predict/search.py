@@ -43,6 +43,10 @@ class Hit(NamedTuple):
     text: str
     cosine: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hit for JSON."""
+        return self._asdict()
+
 
 class Index:
     """The vectors of a file's lines; empty lines have none.
