@@ -20,7 +20,8 @@ class Screen:
 def terminal() -> Iterator[Screen]:
     """Make standard error a terminal for a while; within a test, since pytest sets it anew for each phase."""
     ours, theirs = pty.openpty()
-    screen, answer, parts = Screen(), io.StringIO(), list[bytes]()
+    screen, parts = Screen(), list[bytes]()
+    answer = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     reader = threading.Thread(target=_drain, args=(ours, parts), daemon=True)
     reader.start()
     try:
@@ -29,7 +30,7 @@ def terminal() -> Iterator[Screen]:
     finally:
         reader.join(10)
         os.close(ours)
-        screen.seen, screen.answer = b"".join(parts).decode(errors="replace"), answer.getvalue()
+        screen.seen, screen.answer = b"".join(parts).decode(errors="replace"), answer.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
 def _drain(ours: int, parts: list[bytes]) -> None:

@@ -1,3 +1,6 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -6,8 +9,8 @@ from qkv.common.errors import UsageError
 from qkv.insight.capture import capture
 from qkv.models import catalogue
 from qkv.nn import kernels
-from qkv.nn.attention import Tap
 from qkv.nn.cache import KeyValueCache
+from qkv.nn.tap import Tap, recorders
 from tests.contracts.entries import LENGTHS, batch_for, make, shrink
 
 NAMES = ["transformer-base", "t5-small", "gpt2", "bert-base", "vit-b16"]
@@ -123,16 +126,49 @@ def test_the_last_pass_is_kept_and_training_goes_on():
     assert all(not call.q.requires_grad for calls in found.calls.values() for call in calls)
 
 
-def test_hooks_are_gone_afterwards_even_on_errors():
+def test_the_model_is_not_touched_and_recording_ends_even_on_errors():
     config, model = model_of("bert-base")
     before = count_hooks(model)
     with capture(model):
-        assert count_hooks(model) > before
+        assert count_hooks(model) == before
+        assert len(recorders()) == 1
         model(batch_for(config))
-    assert count_hooks(model) == before
     with pytest.raises(ZeroDivisionError), capture(model):
         raise ZeroDivisionError
-    assert count_hooks(model) == before
+    assert recorders() == ()
+
+
+def test_captures_inside_each_other_see_the_same():
+    config, model = model_of("gpt2")
+    with capture(model) as outer, capture(model) as inner:
+        model(batch_for(config))
+    for name, weights in outer.weights().items():
+        assert all(torch.equal(a, b) for a, b in zip(weights, inner.weights()[name], strict=True))
+
+
+def test_a_capture_sees_its_own_model_and_its_own_thread_alone():
+    config, model = model_of("gpt2")
+    other = make(config).eval()
+    with capture(model) as found:
+        other(batch_for(config))
+        thread = threading.Thread(target=model, args=[batch_for(config)])
+        thread.start()
+        thread.join()
+    assert found.calls == {}
+
+
+def test_threads_capture_one_model_independently():
+    config, model = model_of("gpt2")
+    rows = [[[1 + number % 7] * (2 + number % 5)] for number in range(40)]
+
+    def shapes(ids):
+        with torch.no_grad(), capture(model) as found:
+            model(Tokens.of(ids))
+        return [weights.shape[1:] for layer in found.weights().values() for weights in layer]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(shapes, rows))
+    assert found == [[(len(ids[0]), len(ids[0]))] * config.num_layers for ids in rows]
 
 
 def test_a_model_without_attention_is_refused():

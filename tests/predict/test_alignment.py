@@ -1,5 +1,7 @@
 """Alignments: attention against its formula, and from tokens to words."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -95,3 +97,14 @@ def test_every_translator_aligns_words_that_there_are(translator):
             pairs = [tuple(map(int, pair.split("-"))) for pair in each.pharaoh.split()]
             assert pairs == each.alignment == sorted(set(pairs))
             assert all(a < len(text.split()) and b < len(each.text.split()) for a, b in pairs)
+
+
+def test_many_threads_align_with_one_model(translator):
+    texts = [SOURCE, "We eat.", "Two dogs play in the snow.", "The cat."] * 8
+
+    def ask(text):
+        return translator.translate([text], alignments=True, max_length=9)[0].alignment
+
+    wanted = [ask(text) for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, texts)) == wanted

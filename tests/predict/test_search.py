@@ -79,6 +79,33 @@ def test_the_index_is_made_once_and_again_when_file_model_or_pooling_change(
     assert "again" not in said[4]
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_index_is_made_again_when_the_maximum_length_changes(bert_folder: Path, corpus: Path) -> None:
+    model = qkv.load(bert_folder, device="cpu")
+    said: list[str] = []
+    Index(model, corpus, say=said.append)
+    assert model.tokenizer is not None
+    model.tokenizer = model.tokenizer.limited(3)
+    found = Index(model, corpus, say=said.append).search(["the cat sat"], top=99)[0]
+    assert len(said) == 2
+    assert "maximum length" in said[1]
+    lines = model.embed([line for line in LINES if line.strip()], normalize=True)
+    best = sorted((lines @ model.embed(["the cat sat"], normalize=True)[0]).tolist(), reverse=True)
+    assert [hit.cosine for hit in found] == pytest.approx(best, abs=1e-5)
+
+
+@pytest.mark.parametrize("now", ["", "the cat sat\n", "\n".join(reversed(LINES)) + "\n"])
+def test_a_corpus_that_changes_under_the_index_is_an_error(model: qkv.Model, corpus: Path, now: str) -> None:
+    index = Index(model, corpus)
+    old = corpus.read_text()
+    corpus.write_text(now)
+    with pytest.raises(QkvError, match=r"lines\.txt changed after it was read into the index"):
+        index.search(["the mat"])
+    corpus.write_text(old)
+    os.utime(corpus, (1, 1))
+    assert index.search(["the mat"])[0][0].line == 4
+
+
 def test_what_cannot_be_searched_is_a_sentence(model: qkv.Model, corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.txt does not exist"):
         Index(model, tmp_path / "nowhere.txt")

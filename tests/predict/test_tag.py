@@ -188,6 +188,6 @@ def test_wrong_use():
         UsageError, match=r"this bert cannot tag: it has no head for that \(it can fill, embed, similar\)"
     ):
         make_reader("mlm").tag(["the cat"])
-    with pytest.raises(UsageError, match="special tokens alone take 2, and the model's max_length is 2"):
+    with pytest.raises(UsageError, match="max_length 2 leaves no room: what stands around the text takes 2 tokens"):
         ner(max_length=2).tag(["the cat"])
     assert isinstance(model.tag([LINE])[0][0], Entity)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from qkv.cli.options import DEVICE, JSON
+from qkv.cli.texts import print_line, print_note
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -35,6 +35,7 @@ def glue(
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Fine-tune and score every GLUE task that a folder holds; the same command goes on where it was stopped."""
+    from qkv.cli.lines import json_line
     from qkv.recipes.schema import parse_change
     from qkv.runs.glue import glue as run_glue
     from qkv.runs.glue import table
@@ -48,6 +49,6 @@ def glue(
         seeds=seeds,
         changes=dict(map(parse_change, [*(changes or []), *(more or [])])),
         device=device,
-        say=lambda line: typer.echo(line, err=True),
+        say=print_note,
     )
-    typer.echo(json.dumps(found, ensure_ascii=False) if as_json else table(found))
+    print_line(json_line(found) if as_json else table(found))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
+from qkv.cli.lines import json_line
 from qkv.common.errors import UsageError
 from qkv.predict import Model
 from qkv.predict.cluster import Group
@@ -51,7 +50,7 @@ def word_lines(
             continue
         found = words.nearest(question, top=top)
         if as_json:
-            yield _json({"words": " ".join(parts), "nearest": [near._asdict() for near in found]})
+            yield json_line({"words": " ".join(parts), "nearest": [near.to_dict() for near in found]})
         else:
             yield _block(question, [f"{near.cosine:.4f}\t{near.word}" for near in found], several)
 
@@ -59,7 +58,7 @@ def word_lines(
 def hit_lines(query: str, hits: Sequence[Hit], *, several: bool, as_json: bool) -> str:
     """Lay out the lines that were found for a query: cosine, number, text."""
     if as_json:
-        return _json({"query": query, "hits": [hit._asdict() for hit in hits]})
+        return json_line({"query": query, "hits": [hit.to_dict() for hit in hits]})
     return _block(query, [f"{hit.cosine:.4f}\t{hit.line}\t{hit.text}" for hit in hits], several)
 
 
@@ -68,25 +67,19 @@ def group_lines(
 ) -> Iterator[str]:
     """Lay out groups: number, size, central text; each member below with its cosine to the group's mean."""
     for number, group in enumerate(groups, 1):
-        named = [(*texts[row], cosine) for row, cosine in zip(group.rows, group.cosines, strict=True)]
-        central = named[0][1]
+        found = group.to_dict(number, texts)
         if as_json:
-            listed = [{"line": line, "text": text, "cosine": cosine} for line, text, cosine in named]
-            yield _json({"group": number, "size": len(named), "central": central, "members": listed})
+            yield json_line(found)
             continue
-        yield f"{number}\t{len(named)}\t{central}"
+        yield f"{number}\t{found['size']}\t{found['central']}"
         if members:
-            yield from (f"\t{cosine:.4f}\t{text}" for _, text, cosine in named)
+            yield from (f"\t{member['cosine']:.4f}\t{member['text']}" for member in found["members"])
 
 
 def _pair(a: str, b: str, cosine: float, as_json: bool) -> str:
-    return _json({"a": a, "b": b, "cosine": cosine}) if as_json else f"{cosine:.4f}"
+    return json_line({"a": a, "b": b, "cosine": cosine}) if as_json else f"{cosine:.4f}"
 
 
 def _block(title: str, lines: list[str], several: bool) -> str:
     """Join lines; of several blocks each has a title and an empty line after it."""
     return "\n".join([title, *lines, ""] if several else lines)
-
-
-def _json(found: dict[str, Any]) -> str:
-    return json.dumps(found, ensure_ascii=False)

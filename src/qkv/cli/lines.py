@@ -1,16 +1,34 @@
-"""Labels, tags, answers and words as lines: cells between tabs, or one JSON object a line."""
+"""Answers as lines: cells between tabs, or one JSON object a line."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from qkv.predict import Answer, Choice, Entity, Label
 
+_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # a terminal obeys them
 _BREAKS = re.compile(r"[\t\r\n]+")
+
+
+def json_line(found: Any) -> str:
+    """Write one line of JSON. NaN and infinity, which JSON does not have, are null."""
+    try:
+        line = json.dumps(found, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        line = json.dumps(_finite(found), ensure_ascii=False, allow_nan=False)
+    return _CONTROLS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line)
+
+
+def _finite(found: Any) -> Any:
+    if isinstance(found, Mapping):
+        return {key: _finite(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_finite(value) for value in found]
+    return None if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def label_line(found: Label | list[Label] | float) -> str:
@@ -19,13 +37,6 @@ def label_line(found: Label | list[Label] | float) -> str:
         return f"{found:.4f}"
     labels = [found] if isinstance(found, Label) else found
     return "\t".join(f"{_cell(label.label)}\t{label.score:.4f}" for label in labels)
-
-
-def label_object(asked: Mapping[str, str], found: Label | list[Label] | float) -> str:
-    """Write a text, or a pair, and the same."""
-    if isinstance(found, float):
-        return _json({**asked, "number": found})
-    return _json({**asked, **(asdict(found) if isinstance(found, Label) else {"labels": list(map(asdict, found))})})
 
 
 def entity_line(found: Sequence[Entity]) -> str:
@@ -38,24 +49,10 @@ def word_line(found: Sequence[Entity]) -> str:
     return " ".join(f"{_cell(word.text)}/{_cell(word.label)}" for word in found)
 
 
-def entity_object(text: str, found: Sequence[Entity], what: str) -> str:
-    """Write a text with its entities, or with its words."""
-    return _json({"text": text, what: list(map(asdict, found))})
-
-
 def answer_line(number: int, found: Answer, *, several: bool) -> str:
     """Write an answer: text, score, start, end; several of them on lines that begin with the question's number."""
     rows = [f"{_cell(one.text)}\t{one.score:.4f}\t{one.start}\t{one.end}" for one in (found, *found.others)]
     return "\n".join(f"{number}\t{row}" for row in rows) if several else rows[0]
-
-
-def answer_object(asked: Mapping[str, Any], found: Answer, *, several: bool) -> str:
-    """Write what was asked, without the context, and the same."""
-    rows = [
-        {"answer": one.text, "start": one.start, "end": one.end, "score": one.score} for one in (found, *found.others)
-    ]
-    others = {"others": rows[1:]} if several else {}
-    return _json({key: value for key, value in asked.items() if key != "context"} | rows[0] | others)
 
 
 def choice_line(found: Sequence[Sequence[Choice]]) -> str:
@@ -63,15 +60,6 @@ def choice_line(found: Sequence[Sequence[Choice]]) -> str:
     return "\n".join("\t".join(f"{_cell(c.word)}\t{c.score:.4f}" for c in choices) for choices in found)
 
 
-def choice_object(text: str, found: Sequence[Sequence[Choice]]) -> str:
-    """Write a text and the same."""
-    return _json({"text": text, "masks": [list(map(asdict, choices)) for choices in found]})
-
-
-def _json(row: Mapping[str, Any]) -> str:
-    return json.dumps(row, ensure_ascii=False)
-
-
 def _cell(text: str) -> str:
-    """A cell is one line without tabs, whatever stood in the text."""
+    """Write a cell as one line without tabs, whatever is in the text."""
     return _BREAKS.sub(" ", text)

@@ -5,7 +5,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage. A command parses, calls one functio
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections import Counter
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ import typer
 
 from qkv.cli import glue, reading, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
+from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened
 from qkv.version import __version__
 
@@ -49,10 +49,11 @@ def info(
 ) -> None:
     """Describe a model folder or a preset: family, sizes, parameters, memory, attention kernel, tokenizer."""
     from qkv import predict
+    from qkv.cli.lines import json_line
     from qkv.cli.show import facts
 
     found = predict.info(model)
-    typer.echo(json.dumps(found, ensure_ascii=False) if as_json else facts(model, found))
+    print_line(json_line(found) if as_json else facts(model, found))
 
 
 @app.command(epilog="Examples:  qkv translate en-de 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
@@ -119,6 +120,7 @@ def train(
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Train a model from files to a folder, as a recipe says."""
+    from qkv.cli.lines import json_line
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
     from qkv.recipes.schema import read_recipe
@@ -129,7 +131,7 @@ def train(
         recipe, [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])], debug=debug
     )
     start = run_search if search else run_recipe
-    outcome = start(asked, resume=resume, device=device, say=lambda line: typer.echo(line, err=True))
+    outcome = start(asked, resume=resume, device=device, say=print_note)
     found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step, "valid_loss": outcome.best}
     best = "" if outcome.best is None else f", best validation loss {outcome.best:.4f}"
     plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps{best}"
@@ -139,7 +141,7 @@ def train(
             scores = score_test(asked, device=device, progress=advance)
         plain += f"\n{table(scores)}"
     facts = found | {"energy": outcome.energy} | ({"test": report(scores)} if scores else {})
-    typer.echo(json.dumps(facts, ensure_ascii=False) if as_json else plain)
+    print_line(json_line(facts) if as_json else plain)
 
 
 @app.command(epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --json")
@@ -161,18 +163,19 @@ def evaluate(
 ) -> None:
     """Score a model on files: each metric with its 95 % interval and its signature."""
     from qkv import predict
-    from qkv.common.config import override
-    from qkv.data.config import DataConfig
+    from qkv.cli.lines import json_line
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
     from qkv.exams import evaluate as evaluation
     from qkv.recipes.schema import parse_change
+    from qkv.runs.trained_on import reading_for
 
-    columns = override(DataConfig(), dict(map(parse_change, changes or [])))
+    changed = dict(map(parse_change, changes or []))
     loaded = predict.load(model, device=device)
+    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"))
     with progress(None, "evaluating") as advance:
-        scores = evaluation.evaluate(loaded, data, columns, advance, beam=beam)
-    typer.echo(json.dumps(report(scores), ensure_ascii=False) if as_json else table(scores))
+        scores = evaluation.evaluate(loaded, data, read.data, advance, beam=beam, ends=read.ends)
+    print_line(json_line(report(scores)) if as_json else table(scores))
 
 
 def run() -> None:
@@ -183,18 +186,18 @@ def run() -> None:
         if isinstance(message, Shortened):  # one line in the end, not one for each batch
             shortened[message.what] += message.cut
         else:
-            typer.echo(f"qkv: {message}", err=True)
+            print_message(message)
 
     warnings.showwarning = show
     warnings.simplefilter("always", Shortened)  # the same number in two batches is not the same warning
     try:
         app()
     except QkvError as error:
-        typer.echo(f"qkv: {error}", err=True)
+        print_message(error)
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
-        typer.echo("qkv: stopped", err=True)
+        print_message("stopped")
         raise SystemExit(130) from None
     finally:
         for what, cut in shortened.items():
-            typer.echo(f"qkv: {cut:,} of the {what}", err=True)
+            print_message(f"{cut:,} of the {what}")

@@ -39,7 +39,8 @@ def classify(
     """Classify each text: a label and its probability, all labels that are likely enough, or a number."""
     from qkv import predict
     from qkv.cli.asked import pairs
-    from qkv.cli.lines import label_line, label_object
+    from qkv.cli.lines import json_line, label_line
+    from qkv.predict.classify import to_dict
 
     given: Iterator[Any] = pairs(texts or [], file) if pair else ((text,) for text in find_texts(texts or [], file))
     loaded = predict.load(model, device=device)
@@ -49,7 +50,7 @@ def classify(
         return loaded.classify(*sides, every=every, threshold=threshold)
 
     lines = (
-        label_object(dict(zip(("text", "pair"), asked, strict=False)), found) if as_json else label_line(found)
+        json_line(dict(zip(("text", "pair"), asked, strict=False)) | to_dict(found)) if as_json else label_line(found)
         for asked, found in _answered(ask, given, texts)
     )
     total = count_texts(texts or [], file)
@@ -73,7 +74,7 @@ def tag(
     """Find the entities of each text: label, first character, the one after the last, score, text; or tag its words."""
     from qkv import predict
     from qkv.cli.asked import in_line, words_of
-    from qkv.cli.lines import entity_line, entity_object, word_line
+    from qkv.cli.lines import entity_line, json_line, word_line
 
     given = find_texts(texts or [], file)
     loaded = predict.load(model, device=device)
@@ -86,7 +87,8 @@ def tag(
 
     plain = word_line if what == "words" else entity_line
     lines = (
-        entity_object(text, found, what) if as_json else plain(found) for text, found in _answered(ask, given, texts)
+        json_line({"text": text, what: [one.to_dict() for one in found]}) if as_json else plain(found)
+        for text, found in _answered(ask, given, texts)
     )
     _write(lines, out, count_texts(texts or [], file), "tagging")
 
@@ -127,7 +129,7 @@ def answer(
     """Answer each question from a text: the answer, its score, its first character and the one after its last."""
     from qkv import predict
     from qkv.cli.asked import questions
-    from qkv.cli.lines import answer_line, answer_object
+    from qkv.cli.lines import answer_line, json_line
 
     given = questions(texts or [], file, context, context_text)
     loaded = predict.load(model, device=device)
@@ -138,7 +140,9 @@ def answer(
 
     several = nbest > 1
     lines = (
-        answer_object(asked, found, several=several) if as_json else answer_line(number, found, several=several)
+        json_line({k: v for k, v in asked.items() if k != "context"} | found.to_dict(others=several))
+        if as_json
+        else answer_line(number, found, several=several)
         for number, (asked, found) in enumerate(_answered(ask, given, texts))
     )
     _write(lines, out, count_texts(texts or [], file), "answering")
@@ -158,12 +162,17 @@ def fill(
 ) -> None:
     r"""Find words for each \[MASK] in each text: a line for each mask, the likeliest words and their probabilities."""
     from qkv import predict
-    from qkv.cli.lines import choice_line, choice_object
+    from qkv.cli.lines import choice_line, json_line
 
     given = find_texts(texts or [], file)
     loaded = predict.load(model, device=device)
     found = _answered(lambda part: loaded.fill(part, top=top), given, texts)
-    lines = (choice_object(text, masks) if as_json else choice_line(masks) for text, masks in found)
+    lines = (
+        json_line({"text": text, "masks": [[one.to_dict() for one in mask] for mask in masks]})
+        if as_json
+        else choice_line(masks)
+        for text, masks in found
+    )
     _write(lines, out, count_texts(texts or [], file), "filling")
 
 

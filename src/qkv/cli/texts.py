@@ -13,6 +13,7 @@ import typer
 
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError
+from qkv.common.terminal import one_line, visible
 from qkv.data.files import read_lines
 
 STANDARD_INPUT = ["-"]
@@ -62,14 +63,39 @@ def standard_input() -> Iterator[str]:
         yield text.removesuffix("\n").removesuffix("\r")
 
 
+def print_line(line: str) -> None:
+    """Print an answer; on a terminal, control characters are written as escapes.
+
+    A file or another program gets the text as it is, but for a lone surrogate, which UTF-8 does not have: it becomes a
+    question mark.
+    """
+    text = visible(line) if on_terminal() else line
+    typer.echo(f"{text}\n".encode("utf-8", "replace"), nl=False)
+
+
+def on_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def print_note(line: str) -> None:
+    """Print what a long command reports to standard error."""
+    typer.echo(visible(line), err=True)
+
+
+def print_message(message: object) -> None:
+    """Print an error or a warning to standard error, as one line."""
+    typer.echo(one_line(f"qkv: {message}"), err=True)
+
+
 @contextmanager
 def opened(out: str | None) -> Iterator[Callable[[str], None]]:
     """Give what writes a line: to standard output at once, or to a file that stands in its place only when it is whole.
 
-    Half a surrogate pair, which UTF-8 has not, is written as a question mark.
+    A lone surrogate, which UTF-8 does not have, is written as a question mark.
     """
     if out is None:
-        yield lambda line: typer.echo(f"{line}\n".encode("utf-8", "replace"), nl=False)
+        yield print_line
         return
     file = Path(out)
     if file.is_dir() or not file.parent.is_dir():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from qkv.cli.lines import json_line
 from qkv.predict import Model, Translation
 
 _BREAKS = re.compile(r"[\r\n]+")
@@ -23,7 +23,7 @@ def translate_lines(
     for number, translation in enumerate(found):
         source = kept.popleft()
         if as_json:
-            yield as_object(source, translation, several=several, scores=scores, alignments=alignments)
+            yield json_line({"text": source} | translation.to_dict(scores=scores, others=several))
         else:
             yield as_line(number, source, translation, several=several, scores=scores, alignments=alignments)
 
@@ -48,18 +48,3 @@ def as_line(number: int, source: str, found: Translation, *, several: bool, scor
     if not several:
         return "\t".join(cells(found))
     return "\n".join(" ||| ".join([str(number), *cells(one)]) for one in (found, *found.others))
-
-
-def as_object(source: str, found: Translation, *, several: bool, scores: bool, alignments: bool) -> str:
-    """Write a translation as one JSON object."""
-
-    def row(one: Translation) -> dict[str, Any]:
-        shown: dict[str, Any] = {"translation": one.text}
-        if scores or several:
-            shown["score"] = one.score
-        if scores:
-            shown |= {"tokens": one.tokens, "token_scores": one.token_scores}
-        return shown | {"alignment": one.alignment} if alignments else shown
-
-    others = {"others": [row(one) for one in found.others]} if several else {}
-    return json.dumps({"text": source, **row(found), **others}, ensure_ascii=False)

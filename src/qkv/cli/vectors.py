@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated, TypeVar
@@ -10,7 +9,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from qkv.cli.options import DEVICE, FILE, JSON, POOLING, VECTORS, progress
-from qkv.cli.texts import STANDARD_INPUT, chunk_of, count_texts, find_texts
+from qkv.cli.texts import STANDARD_INPUT, chunk_of, count_texts, find_texts, print_line, print_message
 
 app = typer.Typer(rich_markup_mode="rich")
 T = TypeVar("T")
@@ -30,6 +29,7 @@ def embed(
 ) -> None:
     """Turn each text into a vector: one line of numbers a text."""
     from qkv import predict
+    from qkv.cli.lines import json_line
 
     lines = find_texts(texts or [], file)
     loaded = predict.load(model, device=device)
@@ -38,7 +38,7 @@ def embed(
             vectors = loaded.embed(chunk, normalize=normalize, pooling=pooling, progress=advance)
             for text, vector in zip(chunk, vectors.tolist(), strict=True):
                 plain = " ".join(f"{x:.6f}" for x in vector)
-                _print(json.dumps({"text": text, "embedding": vector}, ensure_ascii=False) if as_json else plain)
+                print_line(json_line({"text": text, "embedding": vector}) if as_json else plain)
 
 
 @app.command(
@@ -75,7 +75,7 @@ def similar(
         else:
             found = pair_lines(loaded, read_pairs(given, lines, file), chunk_of(given), as_json=as_json)
         for line in found:
-            _print(line)
+            print_line(line)
             advance(1)
 
 
@@ -115,7 +115,7 @@ def cluster(
     for line in group_lines(
         group(vectors, groups=groups, distance=distance, seed=seed), numbered, members=members, as_json=as_json
     ):
-        _print(line)
+        print_line(line)
 
 
 @app.command(epilog="Examples:  qkv search FOLDER notes.txt 'a question'   |   qkv search FOLDER notes.txt - --json")
@@ -141,11 +141,11 @@ def search(
     lines = find_texts(queries, None)
     loaded = predict.load(model, device=device)
     with progress(None, "reading lines") as advance:
-        made = Index(loaded, corpus, folder=index, pooling=pooling, say=_say, progress=advance)
+        made = Index(loaded, corpus, folder=index, pooling=pooling, say=print_message, progress=advance)
     several = queries == STANDARD_INPUT or len(queries) > 1
     for chunk in _chunks(lines, chunk_of(queries)):
         for query, hits in zip(chunk, made.search(chunk, top=top), strict=True):
-            _print(hit_lines(query, hits, several=several, as_json=as_json))
+            print_line(hit_lines(query, hits, several=several, as_json=as_json))
 
 
 @app.command(epilog="Examples:  qkv vectors FOLDER --out vectors.txt   |   qkv vectors vectors.txt --out vectors.bin")
@@ -163,19 +163,10 @@ def vectors(
 
     words, table = named_vectors(predict.load(model, device="cpu"))
     write_vectors(out, words, table, header=header)
-    _print(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
+    print_line(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
 
 
 def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     stream = iter(items)
     while chunk := list(islice(stream, size)):
         yield chunk
-
-
-def _print(line: str) -> None:
-    """Print a line; half a surrogate pair, which UTF-8 has not, is a question mark."""
-    typer.echo(f"{line}\n".encode("utf-8", "replace"), nl=False)
-
-
-def _say(line: str) -> None:
-    typer.echo(f"qkv: {line}", err=True)

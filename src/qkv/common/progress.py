@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from qkv.common.terminal import visible
+
 T = TypeVar("T")
 PAUSE = 0.1  # seconds between two drawings: counting a million lines must cost nothing
 
@@ -55,7 +57,8 @@ class Bar:
 
     def say(self, message: str) -> None:
         """Print a line above the bar."""
-        sys.stderr.write(message + "\n")  # while a bar is shown, rich has put itself in the place of standard error
+        # While a bar is shown, rich has put itself in the place of standard error.
+        sys.stderr.write(visible(message) + "\n")
         sys.stderr.flush()
 
     def _draw(self) -> None:

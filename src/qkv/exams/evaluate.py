@@ -23,22 +23,25 @@ def evaluate(
     *,
     beam: int | None = None,
     task: type[Task] | None = None,
+    ends: bool = False,
 ) -> list[Score]:
     """Score a model on files.
 
     Args:
         model: any model with a head that a task can score.
         paths: files with the right answers.
-        data: how they are read; with `skip_bad`, rows that cannot be used are counted in a warning.
+        data: how they are read; with `skip_bad`, rows that cannot be used are counted in a warning. A language model
+            reads windows of `short` or else `max_length` tokens; without `data`, of as many as it can.
         progress: called with the number of examples that are done.
         beam: the beam size of a translator, 4 if not given.
         task: the task that scores the model; found by the model's family and heads if None.
+        ends: a language model predicts the end of each document too, as in training.
     """
     kind = task or task_for(model)
     if beam is not None and not kind.decodes:
         raise UsageError(f"a beam is for translators, and this {model.family} is none: leave it out")
-    exam = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None))
-    scores = kind(kind.Settings(), data or DataConfig()).score(exam)
+    exam = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None), ends)
+    scores = kind(kind.Settings(), data or kind.default_data(model)).score(exam)
     if exam.skipped.count:
         warnings.warn(str(exam.skipped), stacklevel=2)
     return scores

@@ -1,11 +1,10 @@
-"""Attention weights of a pass, whatever kernel ran: taps are watched, and weights are worked out when asked for."""
+"""Attention weights of a pass, whatever kernel ran: calls are recorded at the taps, weights computed on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,19 +12,32 @@ from torch import Tensor, nn
 
 from qkv.common.errors import UsageError
 from qkv.nn import kernels
-from qkv.nn.attention import Tap
+from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.kernels import Call
+from qkv.nn.tap import Tap, recording
 
 
 class Found:
-    """What the taps saw in the last pass of each attention.
+    """What the last pass of each attention computed.
 
     Attributes:
         calls: by name and layer, the calls of one pass. There is one, but for positions that ask group by group.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: dict[Tap, str]) -> None:
         self.calls: dict[tuple[str, int], list[Call]] = {}
+        self._names = names
+        self._current: dict[Tap, list[Call]] = {}
+
+    def begin(self, tap: Tap, layer: int) -> None:
+        """Start the list of calls of a pass."""
+        if tap in self._names:
+            self._current[tap] = self.calls[self._names[tap], layer] = []
+
+    def add(self, tap: Tap, seen: Call) -> None:
+        """Keep a call."""
+        if tap in self._current:
+            self._current[tap].append(_kept(seen))
 
     def weights(self) -> dict[str, list[Tensor]]:
         """Return the weights of each attention by its dotted name, one tensor per sequence. Shape of each: [N, L, S].
@@ -44,32 +56,16 @@ class Found:
 def capture(model: nn.Module) -> Iterator[Found]:
     """Watch every attention of `model` until the block ends; the model computes what it always does.
 
-    With a cache each step is a pass of its own, and the last one is kept: run the whole sequence to see all of it.
+    Only passes of the calling thread are captured. With a cache each step is a pass of its own, and the last one is
+    kept: run the whole sequence to see all of it.
     """
-    taps = {name: module for name, module in model.named_modules() if isinstance(module, Tap)}
-    if not taps:
+    attentions = (SelfAttention, CrossAttention)
+    names = {m.tap: name or "attention" for name, m in model.named_modules() if isinstance(m, attentions)}
+    if not names:
         raise UsageError(f"{type(model).__name__} has no attention that can be watched")
-    found = Found()
-    with ExitStack() as hooks:
-        for path, tap in taps.items():
-            attention, _, _ = path.rpartition(".")
-            _watch(found, attention or "attention", model.get_submodule(attention), tap, hooks)
+    found = Found(names)
+    with recording(found):
         yield found
-
-
-def _watch(found: Found, name: str, attention: nn.Module, tap: Tap, hooks: ExitStack) -> None:
-    """Begin a list of calls when the attention starts, and add to it at the tap."""
-    current: list[Call] = []
-
-    def begin(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        nonlocal current
-        current = found.calls[name, kwargs["layer"] if "layer" in kwargs else args[-1]] = []
-
-    def add(_tap: nn.Module, args: tuple[Call], _output: None) -> None:
-        current.append(_kept(args[0]))
-
-    hooks.callback(attention.register_forward_pre_hook(begin, with_kwargs=True).remove)
-    hooks.callback(tap.register_forward_hook(add).remove)
 
 
 def _kept(call: Call) -> Call:

@@ -21,6 +21,7 @@ from qkv.nn.cache import KeyValueCache
 from qkv.nn.kernels import Call
 from qkv.nn.linear import Linear
 from qkv.nn.positions import Place, Placement
+from qkv.nn.tap import Tap
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +55,6 @@ class PassContext:
             return PassContext(Place(queries, queries, queries.position_of), None, memory, askers or queries)
         cache.begin(queries)
         return PassContext(Place(queries, cache.keys, cache.positions), cache, memory, askers or queries)
-
-
-class Tap(nn.Module):
-    """A named place to watch: a forward hook here is given the final `Call` (see `kernels.weights`)."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether somebody looks."""
-        return bool(self._forward_hooks)
-
-    def forward(self, call: Call) -> None:
-        """Do nothing."""
 
 
 class _Attention(nn.Module):
@@ -134,6 +123,7 @@ class SelfAttention(_Attention):
 
     def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D], or [asked rows, D]."""
+        self.tap.begin(layer)
         q, k, v = (self._heads(part) for part in self._project(x, context.rows))
         q, k = placement.turn(q, k)
         if context.cache is not None:
@@ -184,6 +174,7 @@ class CrossAttention(_Attention):
         if memory is None or askers is None:
             raise UsageError("cross-attention needs the encoder's states: give `memory`")
 
+        self.tap.begin(layer)
         cache, states = context.cache, memory.states
         k, v = self.project(states) if cache is None else cache.remember(layer, lambda: self.project(states))
         dropout = self.dropout if self.training else 0.0

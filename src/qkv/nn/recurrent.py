@@ -21,6 +21,7 @@ from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.nn.dropout import Dropout
 from qkv.nn.linear import Linear
+from qkv.nn.tap import Tap
 
 CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
 SCORES = ("dot", "general", "additive")
@@ -80,6 +81,7 @@ class SegmentAttention(nn.Module):
         self.key = nn.Identity() if score == "dot" else Linear(dim, dim, bias=False)
         self.query = Linear(dim, dim) if score == "additive" else nn.Identity()
         self.sum = Linear(dim, 1, bias=False) if score == "additive" else None
+        self.tap = Tap()
 
     def forward(self, q: Tensor, memory: Tensor, key: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
         """Attend with one query per source.
@@ -96,6 +98,7 @@ class SegmentAttention(nn.Module):
         asked = self.query(q)[source]
         scores = (asked * key).sum(-1) if self.sum is None else self.sum(torch.tanh(asked + key)).squeeze(-1)
         weights = segment_softmax(scores, source, len(q))
+        self.tap(weights)
         context = torch.zeros_like(q).index_add(0, source, weights.unsqueeze(-1) * memory)
         return context, weights
 

@@ -26,6 +26,7 @@ from qkv.nn.linear import Linear
 from qkv.nn.positions import NoPosition
 from qkv.nn.stack import Stack
 from qkv.nn.static_cache import StaticCache
+from qkv.nn.tap import recorders
 
 ROWS = 4  # with more rows, products of matrices are faster
 WIDEST = 8192  # the longest column of weights that one program holds
@@ -151,7 +152,7 @@ def _product(x, gain, shift, w, bias, old, out, rows, eps, N: tl.constexpr, ACT:
 
 def fits(stack: Stack, rows: int) -> bool:
     """Whether `layers` can do what these layers do: as in a GPT, for inference, and nobody watches."""
-    watched = any(module._forward_hooks or module._forward_pre_hooks for module in stack.modules())
+    watched = recorders() or any(module._forward_hooks or module._forward_pre_hooks for module in stack.modules())
     plain = type(stack.position) is NoPosition and not stack.training and not watched
     return rows <= ROWS and plain and all(map(_known, stack.blocks))
 

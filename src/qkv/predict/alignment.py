@@ -15,6 +15,7 @@ from qkv.common.batch import Pairs, Tokens
 from qkv.insight.capture import capture
 from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.nn.attention import CrossAttention
+from qkv.nn.tap import Tap, recording
 from qkv.predict.batching import batches
 from qkv.predict.runner import Runner
 from qkv.predict.translation import Pair, next_word
@@ -56,15 +57,27 @@ def attention(model: Runner, sources: list[list[int]], targets: list[list[int]])
     return [weights_NLS.float().mean(0) for weights_NLS in layers[max(0, len(layers) - 2)]]
 
 
+class _Steps:
+    """Records the weights of a recurrent decoder, step by step."""
+
+    def __init__(self) -> None:
+        self.weights: list[Tensor] = []
+
+    def begin(self, tap: Tap, layer: int) -> None:
+        """Nothing to prepare: every step is one call."""
+
+    def add(self, tap: Tap, seen: Tensor) -> None:
+        """Keep the weights of a step. Shape: [S]."""
+        del tap
+        self.weights.append(seen)
+
+
 def _recurrent(module: RecurrentSeq2Seq, batch: Pairs) -> Tensor:
-    """Watch the attention of a single sequence, one step after the other. Shape: [L, S]."""
-    steps: list[Tensor] = []
-    watch = module.decoder.attention.register_forward_hook(lambda _module, _args, out: steps.append(out[1]))
-    try:
+    """Record the attention of a single sequence, one step after the other. Shape: [L, S]."""
+    steps = _Steps()
+    with recording(steps):
         module(batch)
-    finally:
-        watch.remove()
-    return torch.stack(steps).float()
+    return torch.stack(steps.weights).float()
 
 
 def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tensor) -> list[Pair]:

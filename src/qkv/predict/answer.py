@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from torch import Tensor
 from qkv.common.errors import Shortened, UsageError
 from qkv.decoding.spans import best_spans
 from qkv.predict.batching import readable
+from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import reader
 from qkv.tokenizers.questions import question_windows
@@ -45,6 +47,11 @@ class Answer:
     end: int
     score: float
     others: list[Answer] = field(default_factory=list)
+
+    def to_dict(self, *, others: bool = False) -> dict[str, Any]:
+        """Return the answer for JSON, with the next best if you want them."""
+        found = {"answer": self.text, "start": self.start, "end": self.end, "score": self.score}
+        return found | {"others": [one.to_dict() for one in self.others]} if others else found
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,7 @@ def _read(
     if not flat:
         return [], 0
     scores = model.logits([w.ids for w in flat], segments=[w.segments for w in flat], head="span")
-    rest = iter(torch.cat(scores).float().cpu().split([len(window.ids) for window in flat]))
+    rest = iter(finite(torch.cat(scores)).float().cpu().split([len(window.ids) for window in flat]))
     said = [list(zip(some, islice(rest, len(some)), strict=True)) for some in windows]
     read = [(text, [_scored(text, *one, nbest) for one in some]) for text, some in zip(texts, said, strict=True)]
     return read, len(cut)

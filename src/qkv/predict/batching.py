@@ -1,4 +1,4 @@
-"""Sequences of any lengths to batches of a token budget, long ones to windows, and what cannot be one of them."""
+"""Sequences of any lengths to batches of a token budget, and what cannot be one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from qkv.common.batch import Pairs, Tokens, check
 from qkv.common.errors import UsageError
-from qkv.tokenizers.windows import SHARED
 
 Ids = Sequence[Sequence[int]]
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 32_768}
@@ -71,34 +70,3 @@ def readable(texts: Sequence[str]) -> list[str]:
     if isinstance(texts, str):
         raise UsageError("texts must be a list of strings, not one string")
     return [_HALF.sub("\ufffd", text) for text in texts]
-
-
-def window_rows(inside: Sequence[bool], limit: int | None) -> list[list[int]]:
-    """Return the tokens of each window over one text; the special tokens around the text are in all of them.
-
-    Args:
-        inside: which tokens are the text's own.
-        limit: the most tokens of a window, or None for any number.
-    """
-    size = len(inside)
-    if limit is None or size <= limit:
-        return [list(range(size))]
-    first, last = inside.index(True), size - list(inside)[::-1].index(True)
-    room = limit - (size - (last - first))
-    if room < 1:
-        raise UsageError(f"the special tokens alone take {limit - room}, and the model's max_length is {limit}")
-    shared = min(SHARED, room // 4)
-    before, after = list(range(first)), list(range(last, size))
-    starts = range(first, last - shared, room - shared)  # the last window is the first that reaches the end
-    return [[*before, *range(start, min(start + room, last)), *after] for start in starts]
-
-
-def best_places(windows: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
-    """Return for each token the window where it has most company on its poorer side, and its place in it."""
-    best: dict[int, tuple[int, int, int]] = {}
-    for window, rows in enumerate(windows):
-        for place, row in enumerate(rows):
-            company = min(place, len(rows) - 1 - place)
-            if row not in best or company > best[row][0]:
-                best[row] = company, window, place
-    return {row: (window, place) for row, (_, window, place) in best.items()}

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from qkv.common.errors import UsageError
+from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import names_of, reader
 
@@ -19,6 +20,10 @@ class Label:
 
     label: str
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the label for JSON."""
+        return {"label": self.label, "score": self.score}
 
 
 def classify(
@@ -39,11 +44,21 @@ def classify(
     head = "regress" if number else "classify"
     scores = torch.stack(model.logits(encoded.ids, segments=encoded.segments, head=head)).float()
     if number:
-        return list(scores.tolist())
-    found = [_ranked(model, row) for row in (scores.sigmoid() if model.multi_label else scores.softmax(-1)).tolist()]
+        return list(finite(scores).tolist())
+    chances = finite(scores.sigmoid() if model.multi_label else scores.softmax(-1))
+    found = [_ranked(model, row) for row in chances.tolist()]
     if every:
         return found
     return [[label for label in row if label.score > limit] if model.multi_label else row[0] for row in found]
+
+
+def to_dict(found: Label | list[Label] | float) -> dict[str, Any]:
+    """Return what `classify` gave for one text, for JSON: a label, `labels`, or a `number`."""
+    if isinstance(found, Label):
+        return found.to_dict()
+    if isinstance(found, float):
+        return {"number": found}
+    return {"labels": [label.to_dict() for label in found]}
 
 
 def _ranked(model: Runner, scores: list[float]) -> list[Label]:

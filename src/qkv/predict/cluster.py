@@ -6,6 +6,7 @@ groups of unit vectors follows from their sums: 1 - (Σa · Σb) / (|A| |B|).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,12 @@ class Group:
 
     rows: list[int]
     cosines: list[float]
+
+    def to_dict(self, number: int, texts: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        """Return group `number` for JSON; `texts` are the lines that the rows stand for, each with its number."""
+        named = [(*texts[row], cosine) for row, cosine in zip(self.rows, self.cosines, strict=True)]
+        members = [{"line": line, "text": text, "cosine": cosine} for line, text, cosine in named]
+        return {"group": number, "size": len(members), "central": members[0]["text"], "members": members}
 
 
 def cluster(

@@ -13,11 +13,12 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.data.tables import shorten
-from qkv.predict.batching import best_places, readable, window_rows
+from qkv.predict.batching import readable
+from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import reader
 from qkv.tokenizers.text import TextTokenizer
-from qkv.tokenizers.windows import Window
+from qkv.tokenizers.windows import Window, best_places, window_rows
 
 SPELLINGS = ("[MASK]", "<mask>")  # what is understood, whatever the tokenizer's own mask is
 
@@ -28,6 +29,10 @@ class Choice:
 
     word: str
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choice for JSON."""
+        return {"word": self.word, "score": self.score}
 
 
 def fill(model: Runner, texts: Sequence[str], *, top: int = 5) -> list[list[list[Choice]]]:
@@ -90,7 +95,7 @@ def _choices(
         best = chances.topk(min(top, chances.shape[-1]))
         rows = [
             [Choice(_word(tokenizer, token), score) for token, score in zip(*row, strict=True)]
-            for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            for row in zip(best.indices.tolist(), finite(best.values).tolist(), strict=True)
         ]
         rest = iter(rows)
         return [list(islice(rest, count)) for count in hidden.layout.host_lengths]

@@ -15,6 +15,7 @@ from qkv.evaluation.words import Vectors
 from qkv.predict.answer import Answer, answer, doubts
 from qkv.predict.classify import classify
 from qkv.predict.fill import Choice, fill
+from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.tag import Entity, has_entities, tag
 from qkv.predict.translate import stream, translate
@@ -167,7 +168,7 @@ class Model(Runner):
             return list(x.float())
 
         vectors = self.run(encoded.ids, self.module.encoder_states, pool, segments=encoded.segments, progress=progress)
-        found = torch.stack(vectors) if vectors else torch.empty(0, self.config.dim)
+        found = finite(torch.stack(vectors)) if vectors else torch.empty(0, self.config.dim)
         if normalize:
             found = torch.nn.functional.normalize(found, dim=-1)
         return found.cpu().numpy() if output == "numpy" else found

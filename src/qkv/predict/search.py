@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from qkv.checkpoints.folder import config_json
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.files import open_binary, read_lines, stored_file
+from qkv.data.files import digest_of, open_binary, read_lines, stored_file
 from qkv.data.store import Store
 from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
@@ -42,6 +42,10 @@ class Hit(NamedTuple):
     line: int
     text: str
     cosine: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hit for JSON."""
+        return self._asdict()
 
 
 class Index:
@@ -68,13 +72,15 @@ class Index:
     ) -> None:
         self.model, self.corpus, self.pooling = model, str(corpus), pooling or model.pooling
         self.folder = Path(folder) if folder is not None else _beside(stored_file(corpus))
+        self._seen, self._content = digest_of(self.corpus), _digest(self.corpus)
         key = self._key()
         old = read_manifest(self.folder) if self.folder.is_dir() else None
         if old is None or old["key"] != key:
-            why = "" if old is None else " again, as the file, the model or the pooling changed"
+            why = "" if old is None else " again: the file, the model, its maximum length or the pooling changed"
             say(f"reading {self.corpus} into {self.folder}{why}")
         with _writing(self.folder):
             self._store = self._built(key, progress)
+        self._check_corpus()
 
     def __len__(self) -> int:
         return len(self._store)
@@ -96,6 +102,7 @@ class Index:
             best, rows = _kept(np.hstack([best, near_QB]), np.hstack([rows, place]), top)
         lines = self._store.values("line")[rows]
         texts = self._texts(set(lines.ravel().tolist()))
+        self._check_corpus()  # after reading, so that a change in between is noticed too
         return [
             [Hit(int(line), texts[int(line)], float(cosine)) for line, cosine in zip(*found, strict=True)]
             for found in zip(lines, best, strict=True)
@@ -116,15 +123,24 @@ class Index:
                 yield {"line": number, "vector": vector}
 
     def _key(self) -> str:
-        """Name what the vectors are made from: the file, every weight, the tokenizer, the pooling."""
+        """Return a digest of the file, every weight, the tokenizer, the maximum length and the pooling."""
         model = self.model
         weights = hashlib.sha256()
         for name, tensor in model.module.state_dict().items():
             weights.update(name.encode())
             weights.update(tensor.float().cpu().contiguous().numpy())
         tokens = model.tokenizer.fingerprint if model.tokenizer else ""
-        facts = [config_json(model.config), tokens, self.pooling, _digest(self.corpus)]
+        facts = [config_json(model.config), tokens, model.max_length, self.pooling, self._content]
         return hashlib.sha256(json.dumps([*facts, weights.hexdigest()], sort_keys=True).encode()).hexdigest()
+
+    def _check_corpus(self) -> None:
+        """Raise an error if the file has other lines than those of the index; a new time alone is no change."""
+        seen = digest_of(self.corpus)
+        if seen == self._seen:
+            return
+        if _digest(self.corpus) != self._content:
+            raise QkvError(f"{self.corpus} changed after it was read into the index: make the index again")
+        self._seen = seen
 
     def _texts(self, wanted: set[int]) -> dict[int, str]:
         """Read the lines of these numbers."""

@@ -9,18 +9,21 @@ windows that overlap; a word is asked where it has most company on both sides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from statistics import fmean
+from typing import Any
 
 import torch
 
 from qkv.common.errors import UsageError
 from qkv.data.iob import PREFIXED, iob2, spans_of
-from qkv.predict.batching import best_places, readable, window_rows
+from qkv.predict.batching import readable
+from qkv.predict.finite import finite
 from qkv.predict.places import Place, first_tokens, firsts_of, joined_places, split_words
 from qkv.predict.runner import Runner
 from qkv.predict.verbs import names_of, reader
+from qkv.tokenizers.windows import best_places, window_rows
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,10 @@ class Entity:
     start: int
     end: int
     score: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entity for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ def _likeliest(model: Runner, names: Sequence[str], ids: list[list[int]]) -> lis
     if not ids:
         return []
     best = torch.cat(model.logits(ids, head="tag")).float().softmax(-1).max(-1)
-    pairs = zip((names[label] for label in best.indices.tolist()), best.values.tolist(), strict=True)
+    pairs = zip((names[label] for label in best.indices.tolist()), finite(best.values).tolist(), strict=True)
     return [list(islice(pairs, len(sequence))) for sequence in ids]
 
 

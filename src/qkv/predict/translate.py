@@ -24,6 +24,7 @@ from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder
 from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
+from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.translation import Piece, Translation, cut_texts, join, well_formed
 from qkv.tokenizers.text import TextTokenizer
@@ -139,7 +140,7 @@ def _search(model: Runner, jobs: list[Job], config: DecodingConfig) -> list[list
     assert isinstance(model.module, EncoderDecoder | RecurrentSeq2Seq)
     source = Tokens.of([job.piece.ids for job in jobs], device=model.device)
     most = position_limit(model.config) or sys.maxsize
-    return generate(
+    found = generate(
         model.module.start(source),
         torch.full((len(jobs),), model.config.start_id, device=model.device),
         end_id=model.config.end_id,
@@ -148,6 +149,16 @@ def _search(model: Runner, jobs: list[Job], config: DecodingConfig) -> list[list
         prefixes=[job.prefix for job in jobs],
         seeds=[config.seed + job.text for job in jobs],
     )
+    _check(model, [hypothesis for several in found for hypothesis in several])
+    return found
+
+
+def _check(model: Runner, found: list[Hypothesis]) -> None:
+    """Raise an error where scores are not numbers; a beam over NaN finds nothing at all."""
+    finite([hypothesis.score for hypothesis in found])
+    if any(not hypothesis.ids and not hypothesis.ended for hypothesis in found):
+        for parameter in model.module.parameters():
+            finite(parameter)
 
 
 def _worded(model: Runner, jobs: list[Job], found: list[list[Hypothesis]], alignments: bool) -> list[list[Translation]]:

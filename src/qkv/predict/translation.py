@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from qkv.data.sentences import split_sentences
 from qkv.tokenizers.text import TextTokenizer
@@ -122,6 +123,24 @@ class Translation:
     token_scores: list[float] = field(default_factory=list)
     alignment: list[Pair] | None = None
     others: list[Translation] = field(default_factory=list)
+
+    def to_dict(self, *, scores: bool = False, others: bool = False) -> dict[str, Any]:
+        """Return the translation for JSON.
+
+        Args:
+            scores: with its tokens and their scores.
+            others: with the next best; then each has its score, too.
+        """
+
+        def row(one: Translation) -> dict[str, Any]:
+            shown: dict[str, Any] = {"translation": one.text}
+            if scores or others:
+                shown["score"] = one.score
+            if scores:
+                shown |= {"tokens": one.tokens, "token_scores": one.token_scores}
+            return shown if one.alignment is None else shown | {"alignment": one.alignment}
+
+        return row(self) | ({"others": [row(one) for one in self.others]} if others else {})
 
     @property
     def pharaoh(self) -> str:

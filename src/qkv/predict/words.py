@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,10 @@ class Near(NamedTuple):
 
     word: str
     cosine: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the word for JSON."""
+        return self._asdict()
 
 
 class Question(NamedTuple):

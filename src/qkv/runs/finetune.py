@@ -46,7 +46,7 @@ class FineTuned(Model):
         """
         if not files:
             raise UsageError("evaluate needs a file with the right answers")
-        return evaluate(self, [fspath(file) for file in files], override(self.data, changes))
+        return evaluate(self, [fspath(file) for file in files], override(self.data, changes), ends=True)
 
 
 def finetune(

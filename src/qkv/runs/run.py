@@ -83,7 +83,7 @@ def score_test(
     recipe: Recipe, *, device: str | None = None, progress: Callable[[int], None] | None = None
 ) -> list[Score]:
     """Score the model that a recipe has trained on its test files."""
-    return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress)
+    return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress, ends=True)
 
 
 def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: Own | None = None) -> Job:

@@ -99,6 +99,7 @@ class Task:
     keeps_length: ClassVar[bool] = False  # the model folder remembers data.max_length
     mixable: ClassVar[bool] = True  # can be a part of a mixture
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks understand
+    reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     decodes: ClassVar[bool] = False  # scoring searches for sequences, so a beam means something
     accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
@@ -220,6 +221,12 @@ class Task:
         """Whether this task is the one that scores a `qkv.Model`, by its family and heads."""
         del model
         return False
+
+    @classmethod
+    def default_data(cls, model: Any) -> DataConfig:
+        """Return how files are read to score a `qkv.Model` where nothing is said about it."""
+        del model
+        return DataConfig()
 
     def score(self, exam: Exam) -> list[Score]:
         """Score a model on files."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from qkv.common.batch import Following
+from qkv.data.config import DataConfig
 from qkv.data.store import Store
 from qkv.evaluation.score import Score
 from qkv.objectives.language import NextToken
@@ -47,6 +48,11 @@ class CausalTask(WindowTask):
     def can_score(cls, model: Any) -> bool:
         """Score decoders that predict the next token."""
         return has_head(model, "lm") and not has_decoder(model)
+
+    @classmethod
+    def default_data(cls, model: Any) -> DataConfig:
+        """A language model reads windows as long as it can."""
+        return DataConfig(max_length=model.config.max_length)
 
     def score(self, exam: Exam) -> list[Score]:
         """Perplexity per token, word and byte."""

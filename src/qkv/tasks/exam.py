@@ -23,6 +23,7 @@ class Exam:
         paths: files with the right answers.
         beam: the beam size of a translator.
         progress: called with the number of examples that are done.
+        ends: whether a language model was trained to predict the end of a document.
         skipped: counts the rows that were left out.
     """
 
@@ -30,6 +31,7 @@ class Exam:
     paths: Sequence[str]
     beam: int = 4
     progress: Callable[[int], None] = lambda _: None
+    ends: bool = False
     skipped: BadRows = field(default_factory=BadRows)
 
     def chunks(self, examples: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:

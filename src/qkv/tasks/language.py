@@ -54,6 +54,7 @@ class WindowTask(DocumentTask):
     """
 
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.short"})
+    reads_windows: ClassVar[bool] = True
 
     def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
         """Tokenise whole documents; windows cut them later."""

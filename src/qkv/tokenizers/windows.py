@@ -58,7 +58,46 @@ def windows(
     """Return the windows of one input; only the text of `side` is cut."""
     sides = sides_of(encoding)
     columns = (encoding.ids, encoding.type_ids, spans, sides)
-    return [Window(*_chosen(columns, rows)) for rows in _windows(sides, side, max_length, stride)]
+    plan = window_rows([of == side for of in sides], max_length, stride)
+    return [Window(*_chosen(columns, rows)) for rows in plan]
+
+
+def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | None = None) -> list[list[int]]:
+    """Return the tokens of each window over one text; the tokens around the text are in all of them.
+
+    Args:
+        inside: which tokens are the text's own; they lie side by side.
+        max_length: the most tokens of a window, or None for any number.
+        stride: the tokens that a window shares with the one before; None for the usual number.
+    """
+    if stride is not None and stride < 0:
+        raise UsageError(f"stride is {stride}; it must be 0 or more")
+    size = len(inside)
+    if max_length is None or size <= max_length:
+        return [list(range(size))]
+    own = [row for row, mine in enumerate(inside) if mine]
+    first, last = (own[0], own[-1] + 1) if own else (size, size)
+    around = size - (last - first)
+    room = max_length - around
+    if room < 1:
+        raise UsageError(f"max_length {max_length} leaves no room: what stands around the text takes {around} tokens")
+    shared = min(SHARED, room // 4) if stride is None else stride
+    if shared >= room:
+        raise UsageError(f"stride {shared} must be less than the {room} tokens that a window has room for")
+    before, after = list(range(first)), list(range(last, size))
+    starts = range(first, last - shared, room - shared)  # the last window is the first that reaches the end
+    return [[*before, *range(start, min(start + room, last)), *after] for start in starts]
+
+
+def best_places(windows: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
+    """Return for each token the window where it has the most context on its shorter side, and its place there."""
+    best: dict[int, tuple[int, int, int]] = {}
+    for window, rows in enumerate(windows):
+        for place, row in enumerate(rows):
+            context = min(place, len(rows) - 1 - place)
+            if row not in best or context > best[row][0]:
+                best[row] = context, window, place
+    return {row: (window, place) for row, (_, window, place) in best.items()}
 
 
 def _chosen(columns: Columns, rows: Sequence[int]) -> Columns:
@@ -74,25 +113,6 @@ def _kept(sides: Sequence[int], max_length: int) -> list[int]:
     shares = _shares(lengths, max_length - special)
     gone = {row for side in (0, 1) for row in _rows(sides, side)[shares[side] :]}
     return [row for row in range(len(sides)) if row not in gone]
-
-
-def _windows(sides: Sequence[int], side: int, max_length: int | None, stride: int) -> list[list[int]]:
-    """Return the rows of each window."""
-    if stride < 0:
-        raise UsageError(f"stride is {stride}; it must be 0 or more")
-    length = sides.count(side)
-    if max_length is None or len(sides) <= max_length:
-        return [list(range(len(sides)))]
-    room = max_length - (len(sides) - length)
-    if room < 1:
-        others = "the first text and the special tokens" if side else "the special tokens"
-        raise UsageError(f"max_length {max_length} leaves no room: {others} take {len(sides) - length} tokens")
-    if stride >= room:
-        raise UsageError(f"stride {stride} must be less than the {room} tokens that a window has room for")
-    first = sides.index(side)
-    starts = range(0, length - stride, room - stride)  # the last window is the first that reaches the end
-    before, after = list(range(first)), list(range(first + length, len(sides)))
-    return [before + list(range(first + s, first + min(s + room, length))) + after for s in starts]
 
 
 def _rows(sides: Sequence[int], side: int) -> list[int]:

@@ -1,0 +1,105 @@
+"""Perplexity of a language model: validation's number on validation's text, and words and bytes that were predicted."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from qkv.checkpoints.folder import Folder
+from qkv.cli.main import app
+from qkv.data.config import DataConfig
+from qkv.data.phrasebook import phrasebook
+from qkv.exams.evaluate import evaluate
+from qkv.models import catalogue
+from qkv.predict import Model
+from qkv.recipes.schema import read_recipe
+from qkv.runs.run import run_recipe
+from qkv.tokenizers.training import TokenizerConfig, train_tokenizer
+
+SENTENCES = [english for english, _ in phrasebook(300, 4)]
+SIZES = {"dim": 16, "num_layers": 1, "num_heads": 2, "ff_dim": 32}
+
+
+def blocks(sentences: list[str]) -> str:
+    """Documents of five lines with a blank line between."""
+    return "\n\n".join("\n".join(sentences[i : i + 5]) for i in range(0, len(sentences), 5)) + "\n"
+
+
+@pytest.fixture(scope="module", params=["blank", "line"])
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A run and its validation loss."""
+    place = tmp_path_factory.mktemp("language")
+    (place / "train.txt").write_text(blocks(SENTENCES[:200]))
+    (place / "valid.txt").write_text(blocks(SENTENCES[200:]))
+    changes = [f"out={place / 'run'}", f"data.train={place / 'train.txt'}", f"data.valid={place / 'valid.txt'}"]
+    changes += ["optim.lr=0.01", "train.tokens=96", "train.validate_every=30"]
+    changes += [f"data.unit={request.param}", "data.max_length=24", "train.workers=1", "train.steps=60"]
+    outcome = run_recipe(read_recipe("pretrain-gpt", changes, debug=True), device="cpu", say=lambda _: None)
+    assert outcome.best is not None
+    return place, outcome.best
+
+
+def ask(*arguments: object) -> Any:
+    result = CliRunner().invoke(app, ["evaluate", *map(str, arguments), "--device", "cpu"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result
+
+
+def test_evaluate_gives_the_loss_of_validation(trained: tuple[Path, float]) -> None:
+    place, loss = trained
+    result = ask(place / "run" / "best", place / "valid.txt", "--json")
+    assert math.log(json.loads(result.stdout)["perplexity"]["value"]) == pytest.approx(loss, abs=3e-3)
+    assert str(place / "run" / "recipe.toml") in result.stderr
+    assert "windows have 24 tokens" in result.stderr
+    whole = json.loads(ask(place / "run", place / "valid.txt", "--json").stdout)["perplexity"]
+    assert "window:24" in whole["signature"]
+    shorter = ask(place / "run", place / "valid.txt", "--set", "max_length=8", "--json")
+    assert "window:8" in json.loads(shorter.stdout)["perplexity"]["signature"]
+
+
+def test_without_a_recipe_evaluate_says_what_it_does(trained: tuple[Path, float], tmp_path: Path) -> None:
+    place, _ = trained
+    folder = shutil.copytree(place / "run" / "best", tmp_path / "alone")
+    assert "no recipe.toml beside the model" in ask(folder, place / "valid.txt").stderr
+
+
+@pytest.fixture(scope="module")
+def indifferent() -> Model:
+    """A GPT to which every token is as likely as any other."""
+    tokenizer = train_tokenizer(SENTENCES, TokenizerConfig(kind="byte-bpe", vocab_size=300, specials="gpt"))
+    config = catalogue.preset("gpt2", vocab_size=tokenizer.vocab_size, max_length=8, **SIZES)
+    module = catalogue.build(config).eval()
+    for parameter in module.parameters():
+        torch.nn.init.zeros_(parameter)
+    return Model(Folder(config, module, tokenizer), device="cpu")
+
+
+@pytest.mark.parametrize("text", ["The cat", "Two dogs play in the snow, and the cats sleep.", "ça va: Noël\u3000été"])
+@pytest.mark.parametrize("ends", [False, True])
+def test_words_and_bytes_are_those_of_predicted_tokens(
+    indifferent: Model, tmp_path: Path, text: str, ends: bool
+) -> None:
+    (tmp_path / "text.txt").write_text(text)
+    tokenizer = indifferent.tokenizer
+    assert tokenizer is not None
+    ((window,),) = tokenizer.encode_spans([text])
+    tokens = [*zip(window.ids, window.spans, strict=True), *([(0, (0, 0))] if ends else [])]
+    wanted = [span for row, (_, span) in enumerate(tokens) if row % 8]
+    firsts = [span for row, (_, span) in enumerate(tokens) if row % 8 == 0]
+    scores = evaluate(indifferent, [str(tmp_path / "text.txt")], DataConfig(), ends=ends)
+    parts = scores[0].parts
+    assert parts["tokens"] == len(wanted)
+    assert scores[0].value == pytest.approx(tokenizer.vocab_size, rel=1e-4)
+    lost = sum(len(text[start:end].encode()) for start, end in firsts)
+    assert parts["bytes"] == pytest.approx(len(text.encode()) - lost, abs=2)  # characters of several tokens
+    begins = [found.start() for found in re.finditer(r"\S+", text)]
+    assert parts["words"] == len([at for at in begins if not any(start <= at < end for start, end in firsts)])
+    assert scores[2].value == pytest.approx(math.exp(len(wanted) * math.log(tokenizer.vocab_size) / parts["bytes"]))
