@@ -123,7 +123,7 @@ class Index:
             weights.update(name.encode())
             weights.update(tensor.float().cpu().contiguous().numpy())
         tokens = model.tokenizer.fingerprint if model.tokenizer else ""
-        facts = [config_json(model.config), tokens, self.pooling, _digest(self.corpus)]
+        facts = [config_json(model.config), tokens, self.pooling, model.sentence.fingerprint, _digest(self.corpus)]
         return hashlib.sha256(json.dumps([*facts, weights.hexdigest()], sort_keys=True).encode()).hexdigest()
 
     def _texts(self, wanted: set[int]) -> dict[int, str]:

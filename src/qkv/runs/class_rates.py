@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from qkv.checkpoints.folder import folder_files, read_folder
-from qkv.common import disk
+from qkv.checkpoints.folder import read_folder, write_folder
 from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
 from qkv.data.store import Store
@@ -49,8 +48,7 @@ def match_rates(prepared: Prepared, *, device: str | None, say: Say) -> None:
         assert biases is not None
         with torch.no_grad():
             biases += torch.from_numpy(offsets).to(biases)
-        for name, data in folder_files(found).items():
-            disk.replace_file(place / name, data)
+        write_folder(found, place, mode="update")
         if place == prepared.folder:
             facts = zip(prepared.context.labels, rates(scores), rates(scores + offsets), shares, strict=True)
             most = sorted(facts, key=lambda fact: -fact[3])[:SHOWN]

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from qkv.checkpoints.folder import folder_files, read_folder
-from qkv.common import disk
+from qkv.checkpoints.folder import read_folder, write_folder
 from qkv.common.progress import Bar
 from qkv.data.examples import Question
 from qkv.evaluation.answers import best_threshold
@@ -30,8 +29,7 @@ def choose_threshold(folder: Path, asked: Sequence[Question], *, device: str | N
         found = read_folder(place)
         with Bar("choosing when there is no answer", total=len(asked)) as bar:
             threshold = best_threshold(bar.each(_answered(Model(found, device=device), asked)))
-        config = folder_files(replace(found, no_answer_threshold=threshold))["config.json"]
-        disk.replace_file(place / "config.json", config)
+        write_folder(replace(found, no_answer_threshold=threshold), place, mode="update")
         if place == folder:
             say(f"no answer is given where its score less that of the best span is above {threshold:.2f}")
 

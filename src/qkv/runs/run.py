@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from qkv.checkpoints.folder import Folder, folder_files, write_folder
+from qkv.checkpoints.folder import Folder, write_folder
 from qkv.common import disk
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
@@ -94,11 +94,8 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say) -> Jo
             tokenizer = _limited(context.tokenizer, recipe, numbers)
             multi_label, no_answer = bool(recipe.data.separator), prepared.no_answer
             found = Folder(numbers, part, tokenizer, context.labels, multi_label=multi_label, no_answer=no_answer)
-            if where / name != prepared.folder:
-                write_folder(found, where / name)
-                continue
-            for file, data in folder_files(found).items():  # the run's own folder keeps its other files
-                disk.replace_file(where / file, data)
+            place = where / name
+            write_folder(found, place, mode="update" if place == prepared.folder else "replace")
 
     total = config.steps or max(1, round(config.epochs * _batches(training.sampler) / config.accumulate))
     if isinstance(training.sampler, Staged):
