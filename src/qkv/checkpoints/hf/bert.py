@@ -160,7 +160,7 @@ def _output_rules(config: BertConfig, names: _Names, bias: str) -> list[Rule]:
     if config.output == "tied":
         return same("heads.mlm.decoder.bias", bias)
     both = tuple(dict.fromkeys((f"{names.decoder}.bias", bias)))
-    own = Rule("heads.mlm.decoder.bias", both, cut=lambda tensor: [tensor] * len(both))
+    own = Rule("heads.mlm.decoder.bias", both, cut=lambda tensor: [tensor.clone() for _ in both])
     return [*same("heads.mlm.decoder.weight", f"{names.decoder}.weight"), own]
 
 
