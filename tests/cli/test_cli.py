@@ -158,7 +158,7 @@ def test_texts_that_are_cut_are_said_once_on_standard_error(qkv, bert_folder, nu
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(("--pooling", "max"), "mean, first"), (("--device", "gpu"), "device")],
+    [(("--pooling", "median"), "mean, first"), (("--device", "gpu"), "device")],
 )
 def test_embed_with_a_wrong_option_value(qkv, bert_folder, options, said):
     assert_sentence(qkv("embed", bert_folder, "the cat", *options), 2, said)

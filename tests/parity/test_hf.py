@@ -11,6 +11,7 @@ import torch
 import transformers as hf
 
 import qkv
+from qkv.common.errors import QkvError
 
 V = 61
 BERT = {
@@ -37,6 +38,7 @@ MARIAN = {
     "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 40,
     "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1, "forced_eos_token_id": 1,
 }  # fmt: skip
+OWN = {"tie_word_embeddings": False}
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,23 @@ ENCODERS = [
     Case(hf.GPT2ForTokenClassification, hf.GPT2Config, GPT2),
     Case(hf.GPT2ForQuestionAnswering, hf.GPT2Config, GPT2, {"span": "start_logits"}),
     Case(hf.T5ForTokenClassification, hf.T5Config, T5),
+    *(
+        Case(getattr(hf, f"{name}ForMaskedLM"), getattr(hf, f"{name}Config"), numbers | OWN, {"mlm": "logits"})
+        for name, numbers in {
+            "Bert": BERT, "Roberta": BERT | {"max_position_embeddings": 42}, "DistilBert": DISTIL, "RoFormer": BERT,
+            "XLMRoberta": BERT | {"max_position_embeddings": 42}, "Electra": BERT | {"embedding_size": 16},
+            "Albert": BERT | {"embedding_size": 16},
+        }.items()
+    ),
+    Case(hf.GPT2LMHeadModel, hf.GPT2Config, GPT2 | OWN),
+    *(
+        Case(hf.RobertaForMaskedLM, hf.RobertaConfig, BERT | {"max_position_embeddings": 50, "pad_token_id": pad})
+        for pad in (0, 5)
+    ),
+    *(
+        Case(hf.AlbertForMaskedLM, hf.AlbertConfig, BERT | {"embedding_size": 16, **more}, {"mlm": "logits"})
+        for more in ({"num_hidden_groups": 3}, {"num_hidden_layers": 7, "num_hidden_groups": 3})
+    ),
 ]  # fmt: skip
 BASES = [
     Case(hf.BertModel, hf.BertConfig, BERT, segments=True),
@@ -115,6 +134,11 @@ BASES = [
 ENCODER_DECODERS = [
     Case(hf.MarianMTModel, hf.MarianConfig, MARIAN),
     Case(hf.MarianMTModel, hf.MarianConfig, MARIAN | {"scale_embedding": True, "activation_function": "swish"}),
+    Case(
+        hf.MarianMTModel,
+        hf.MarianConfig,
+        MARIAN | {"encoder_attention_heads": 2, "decoder_attention_heads": 8, "decoder_ffn_dim": 40},
+    ),
     Case(hf.T5ForConditionalGeneration, hf.T5Config, T5),
     Case(hf.T5ForConditionalGeneration, hf.T5Config, T5_11),
     Case(hf.T5ForSequenceClassification, hf.T5Config, T5),
@@ -363,3 +387,77 @@ def test_t5_with_its_own_output_table(tmp_path: Any) -> None:
         ]
     agree(ours.logits(source, target), reference)
     agree(qkv.load(tmp_path / "ours").logits(source, target), reference)
+
+
+def rewritten(folder: Any, change: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["a copy", "another"])
+@pytest.mark.parametrize(
+    ("case", "table", "tokens"),
+    [
+        (Case(hf.GPT2LMHeadModel, hf.GPT2Config, GPT2), "lm_head.weight", "transformer.wte.weight"),
+        (
+            Case(hf.BertForMaskedLM, hf.BertConfig, BERT, {"mlm": "logits"}),
+            "cls.predictions.decoder.weight",
+            "bert.embeddings.word_embeddings.weight",
+        ),
+    ],
+    ids=["gpt2", "bert"],
+)
+def test_a_table_that_the_file_holds_though_it_is_tied(
+    case: Case, table: str, tokens: str, same: bool, tmp_path: Any
+) -> None:
+    """Old files hold the tied table twice; where the two differ, transformers unties them, and so does qkv."""
+    theirs(case).save_pretrained(tmp_path)
+    rewritten(tmp_path, lambda t: t.update({table: t[tokens].clone() if same else torch.randn_like(t[tokens])}))
+    ours, model = qkv.load(tmp_path), case.model.from_pretrained(tmp_path).eval()
+    assert ours.config.output == ("tied" if same else "own")
+    ids = sequences()
+    agree(ours.logits(ids), their_encoder(model, ids, "logits", None))
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "copied"),
+    [
+        (Case(hf.MarianMTModel, hf.MarianConfig, MARIAN), "model.encoder.embed_tokens.weight", "model.shared.weight"),
+        (Case(hf.MarianMTModel, hf.MarianConfig, MARIAN), "lm_head.weight", "model.shared.weight"),
+        (Case(hf.T5ForConditionalGeneration, hf.T5Config, T5), "encoder.embed_tokens.weight", "shared.weight"),
+        (Case(hf.T5ForConditionalGeneration, hf.T5Config, T5), "lm_head.weight", "shared.weight"),
+        (Case(hf.GPT2ForSequenceClassification, hf.GPT2Config, GPT2), "lm_head.weight", "transformer.wte.weight"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.model.__name__,
+)
+def test_a_tensor_that_should_repeat_another_and_does_not_is_an_error(
+    case: Case, name: str, copied: str, tmp_path: Any
+) -> None:
+    theirs(case).save_pretrained(tmp_path)
+    rewritten(tmp_path, lambda t: t.update({name: t[copied].clone()}))
+    qkv.load(tmp_path)
+    rewritten(tmp_path, lambda t: t[name].add_(1))
+    with pytest.raises(QkvError, match=name):
+        qkv.load(tmp_path)
+
+
+@pytest.mark.parametrize("case", [*ENCODERS[::4], *BASES, *ENCODER_DECODERS[::3], *IMAGES], ids=lambda case: case.name)
+def test_an_extra_tensor_is_an_error_in_every_family(case: Case, tmp_path: Any) -> None:
+    theirs(case).save_pretrained(tmp_path)
+    for name in ("head.extra.weight", "decoder.weight", "extra.decoder.bias"):
+        rewritten(tmp_path, lambda t, name=name: t.update({name: torch.randn(3)}))
+        with pytest.raises(QkvError, match=name):
+            qkv.load(tmp_path)
+        rewritten(tmp_path, lambda t, name=name: t.pop(name))
+    qkv.load(tmp_path)
+
+
+def test_albert_s_inner_groups_are_refused_in_words(tmp_path: Any) -> None:
+    theirs(Case(hf.AlbertModel, hf.AlbertConfig, BERT | {"embedding_size": 16, "inner_group_num": 2})).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(QkvError, match=r"inner_group_num 2 .*allowed: 1"):
+        qkv.load(tmp_path)

@@ -195,7 +195,7 @@ def test_transformers_reads_the_folder_and_agrees(tmp_path, corpus, kind, family
     names = {"pad": "pad_token_id", "unk": "unk_token_id", "mask": "mask_token_id", "end": "eos_token_id"}
     for role, name in names.items():
         if family != "bert" or role != "end":  # BERT's [SEP] ends a text without being its eos
-            assert ours.specials.get(role) == getattr(theirs, name)
+            assert ours.named.get(role) == getattr(theirs, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)

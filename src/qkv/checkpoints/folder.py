@@ -6,19 +6,22 @@ What Hugging Face has no name for (a recurrent network, a BERT with rotary posit
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
-from qkv.checkpoints.weights import WHOLE, read_weights, weight_bytes
+from qkv.checkpoints.limits import check_limits
+from qkv.checkpoints.sentence import SentenceModel, check_widths, read_sentence, sentence_files
+from qkv.checkpoints.update import check_digests, finish_update, update_folder, with_digests
+from qkv.checkpoints.weights import WHOLE, json_bytes, read_json, read_weights, weight_bytes
 from qkv.common import disk
 from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
@@ -27,7 +30,6 @@ from qkv.models.skeleton import Headed
 from qkv.tokenizers.text import TextTokenizer
 
 OURS = "qkv-"
-POOLING = "1_Pooling/config.json"  # sentence-transformers' file
 DTYPES = ("float32", "float16", "bfloat16")  # of weights on disk
 RENAMED = {"reach": "conv_width"}  # keys of our own configs that had another name before
 MULTI_LABEL = "multi_label_classification"  # transformers' problem_type
@@ -42,7 +44,7 @@ class Folder:
         model: the model with its weights, in `eval()`.
         tokenizer: or None for models without text.
         labels: names of the classes, in order, where the folder names them.
-        pooling: how sentences are pooled, mean or first.
+        sentence: how a text becomes one vector.
         multi_label: an example may have any number of the labels, not just one.
         threshold: how likely a label must be to be given, where there are several.
         no_answer: whether a reader may say that there is no answer; None where the folder does not tell.
@@ -53,39 +55,45 @@ class Folder:
     model: Headed
     tokenizer: TextTokenizer | None = None
     labels: tuple[str, ...] = ()
-    pooling: str = "mean"
+    sentence: SentenceModel = field(default_factory=SentenceModel)
     multi_label: bool = False
     threshold: float = 0.5
     no_answer: bool | None = None
     no_answer_threshold: float = 0.0
 
 
-def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32) -> Folder:
-    """Load a model folder, ours or Hugging Face's."""
+def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
+    """Load a model folder, ours or Hugging Face's; with `verify`, every file must match the digests beside it."""
     folder = Path(path)
-    disk.recover(folder)
+    disk.recover(folder.absolute())
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
-    raw = _read_json(folder / "config.json")
+    finish_update(folder)
+    if verify:
+        check_digests(folder)
+    raw = read_json(folder / "config.json")
     tensors = read_weights(folder)
     try:
-        config = override(read_config(raw, set(tensors)), {})  # their values are checked as ours are
+        config = override(read_config(raw, tensors), {})  # their values are checked as ours are
+        check_limits(config, tensors)
         labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
         with torch.device("meta"):
             model = build(config)
+        sentence = read_sentence(folder)
+        check_widths(sentence, getattr(config, "dim", 0))
     except KeyError as error:
         raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
-    except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, UsageError) as error:
-        raise QkvError(f"{folder / 'config.json'} holds what cannot be: {error}") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, IndexError, QkvError) as error:
+        raise QkvError(_cannot_be(folder, error)) from None
     if not str(raw["model_type"]).startswith(OURS):
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
     multi_label = raw.get("problem_type") == MULTI_LABEL
-    tokenizer, pooling = TextTokenizer.find(folder), _pooling(folder)
-    return Folder(config, model.eval(), tokenizer, labels, pooling, multi_label, threshold, *no_answer)
+    tokenizer = TextTokenizer.find(folder)
+    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer)
 
 
-def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
+def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     """Turn a config.json into a family's config."""
     kind = raw.get("model_type")
     if isinstance(kind, str) and kind.startswith(OURS):
@@ -100,21 +108,43 @@ def read_config(raw: Mapping[str, Any], tensors: set[str]) -> Any:
     raise unknown("model_type", kind, [*known, *(OURS + family for family in FAMILIES)])
 
 
-def write_folder(folder: Folder, path: str | Path, *, dtype: str = "float32") -> None:
-    """Write a model folder: it is whole or not there. A run's own folder keeps its other files."""
-    target = Path(path).absolute()
+def write_folder(
+    folder: Folder, path: str | Path, *, mode: Literal["replace", "update"] = "replace", dtype: str = "float32"
+) -> None:
+    """Write a model folder, with digests of its files beside them.
+
+    Args:
+        folder: what to write.
+        path: where; a link is followed.
+        mode: "replace" makes the folder the model's alone, and whatever else it holds goes. "update" writes the model's
+            files into it, removes those of the model that was there, and keeps every other file. In either mode a kill
+            leaves the old model or the new one for `read_folder`, never a mix.
+        dtype: of the weights, one of `DTYPES`.
+    """
+    target = Path(path).resolve()
     disk.recover(target)
-    if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / "config.json").is_file())):
+    if target.exists() and not _takes_models(target):
         raise UsageError(f"{target} exists and is not a model folder: choose another place")
+    files = folder_files(folder, dtype=dtype)
     with disk.no_space(str(target)):
-        disk.replace_folder(target, folder_files(folder, dtype=dtype), manifest=False)
+        if mode == "update" and target.exists():
+            update_folder(target, files)
+        else:
+            disk.replace_folder(target, with_digests(files), manifest=False)
+
+
+def _takes_models(target: Path) -> bool:
+    """Whether a place is an empty folder, a model's or a run's."""
+    known = any((target / name).is_file() for name in ("config.json", "recipe.toml"))
+    return target.is_dir() and (known or not any(target.iterdir()))
 
 
 def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     """Return the files of a model folder, by name; weights in one of `DTYPES`."""
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    raw = config_json(folder.config, folder.labels, multi_label=folder.multi_label) | {"dtype": dtype}
+    tokenizer, config = folder.tokenizer, _with_ids(folder.config, folder.tokenizer)
+    raw = config_json(config, folder.labels, multi_label=folder.multi_label) | {"dtype": dtype}
     if folder.multi_label:
         raw["threshold"] = folder.threshold
     if folder.no_answer is not None:
@@ -123,14 +153,23 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
         raw["no_answer_threshold"] = folder.no_answer_threshold
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
-    theirs = export_tensors(ours, FORMATS[family_of(folder.config)], folder.config) if foreign else ours
+    theirs = export_tensors(ours, FORMATS[family_of(config)], config) if foreign else ours
     stored = {name: tensor.to(getattr(torch, dtype)) for name, tensor in theirs.items()}
-    files = {WHOLE: weight_bytes(stored), "config.json": _json_bytes(raw)}
-    if folder.tokenizer is not None:
-        files |= folder.tokenizer.files()
-    if folder.pooling != "mean":
-        files[POOLING] = _json_bytes({"pooling_mode_cls_token": True, "word_embedding_dimension": folder.config.dim})
-    return files
+    files = {WHOLE: weight_bytes(stored), "config.json": json_bytes(raw)}
+    limit = None if tokenizer is None else tokenizer.max_length
+    if tokenizer is not None:
+        segments = getattr(config, "num_segments", 0) > 1
+        files |= tokenizer.files(segments=segments, left="lm" in config.heads and family_of(config) == "gpt")
+    return files | sentence_files(folder.sentence, dim=getattr(config, "dim", 0), max_length=limit)
+
+
+def _with_ids(config: Any, tokenizer: TextTokenizer | None) -> Any:
+    """Let config.json name the tokens that the tokenizer beside it names: other libraries compare their ids."""
+    names = {field.name for field in dataclasses.fields(config)}
+    if tokenizer is None or "pad_id" not in names:
+        return config
+    found = {key: tokenizer.named.get(role) for key, role in (("pad_id", "pad"), ("end_id", "end")) if key in names}
+    return dataclasses.replace(config, **{key: number for key, number in found.items() if number is not None})
 
 
 def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool = False) -> dict[str, Any]:
@@ -169,6 +208,12 @@ def _fill(model: Headed, tensors: Mapping[str, Tensor], dtype: torch.dtype, fold
     model.load_state_dict(copies, assign=True)
 
 
+def _cannot_be(folder: Path, error: Exception) -> str:
+    """Say what is wrong in one line, with the folder's name."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if str(folder) in said else f"{folder / 'config.json'} holds what cannot be: {said}"
+
+
 def _named(folder: Path, work: Any) -> Any:
     try:
         return work()
@@ -195,25 +240,3 @@ def _no_answer(raw: Mapping[str, Any]) -> tuple[bool | None, float]:
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not math.isfinite(threshold):
         raise UsageError(f"no_answer_threshold must be a finite number, got {threshold!r}")
     return allowed, float(threshold)
-
-
-def _pooling(folder: Path) -> str:
-    if not (folder / POOLING).is_file():
-        return "mean"
-    return "first" if _read_json(folder / POOLING).get("pooling_mode_cls_token") else "mean"
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise QkvError(f"{file.parent} is not a model folder: it has no {file.name}")
-    try:
-        raw = json.loads(file.read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        raise QkvError(f"{file} is damaged: {error}") from None
-    if not isinstance(raw, dict):
-        raise QkvError(f"{file} is damaged: it holds no table of keys")
-    return raw
-
-
-def _json_bytes(raw: Mapping[str, Any]) -> bytes:
-    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,10 +1,11 @@
-"""Tensors on disk: safetensors, whole or in shards, and nothing else. Nothing here unpickles a file."""
+"""Files of a model folder: JSON, and tensors as safetensors, whole or in shards. Nothing here unpickles a file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -14,6 +15,7 @@ from qkv.common.errors import QkvError
 
 WHOLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+SHARDS = "model-*-of-*.safetensors"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "tf_model.h5")
 
 
@@ -37,6 +39,24 @@ def weight_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     """Return tensors as the contents of one safetensors file."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return save(whole, metadata={"format": "pt"})
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a table of keys."""
+    if not file.is_file():
+        raise QkvError(f"{file.parent} is not a model folder: it has no {file.name}")
+    try:
+        raw = json.loads(file.read_text("utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise QkvError(f"{file} is damaged: {error}") from None
+    if not isinstance(raw, dict):
+        raise QkvError(f"{file} is damaged: it holds no table of keys")
+    return raw
+
+
+def json_bytes(raw: Any) -> bytes:
+    """Return plain values as the contents of a JSON file."""
+    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _read_shards(index: Path) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from qkv.common.errors import QkvError
 
@@ -76,7 +76,7 @@ def replace_folder(target: Path, files: dict[str, bytes], *, manifest: bool) -> 
             (work / name).parent.mkdir(parents=True, exist_ok=True)
             write(work / name, data)
         if manifest:
-            write(work / MANIFEST, _manifest(files))
+            write(work / MANIFEST, manifest_of(files))
         for folder in {(work / name).parent for name in files}:
             sync(folder)
         _swap(work, target)
@@ -87,29 +87,43 @@ def replace_folder(target: Path, files: dict[str, bytes], *, manifest: bool) -> 
 
 def recover(target: Path) -> None:
     """Finish a replacement that was cut off between its two renames: the old folder gets its name back."""
+    if not target.name:  # the root of the file system, or "."
+        return
     aside = _aside(target)
-    if aside.is_dir() and not target.exists():
+    if os.path.isdir(aside) and not os.path.exists(target):  # False for a name that is too long, too
         rename(aside, target)
 
 
-def damage(folder: Path) -> str | None:
+def damage(folder: Path, manifest: str = MANIFEST) -> str | None:
     """Say what is wrong with a folder that has a manifest, or None if every byte is as it was written."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        wanted: dict[str, str] = manifest["sha256"]
-        if manifest["self"] != _digest_of_table(wanted):
-            return f"{folder / MANIFEST} is damaged"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return f"{folder / MANIFEST} is missing or damaged"
+    wanted = listed(folder / manifest)
+    if wanted is None:
+        return f"{folder / manifest} is missing or damaged"
     for name, digest in wanted.items():
-        try:
-            with (folder / name).open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError:
+        if not (folder / name).is_file():  # nor a pipe or a device, which never end
             return f"{folder / name} is missing"
+        with (folder / name).open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != digest:
-            return f"{folder / name} is damaged: its SHA-256 is not the one in {MANIFEST}"
+            return f"{folder / name} is damaged: its SHA-256 is not the one in {manifest}"
     return None
+
+
+def listed(manifest: Path) -> dict[str, str] | None:
+    """Return the names and digests of a manifest, or None where it is missing or damaged."""
+    try:
+        raw = json.loads(manifest.read_bytes())
+        table: dict[str, str] = dict(raw["sha256"])
+        inside = all(_inside(name) for name in table)
+        return table if inside and raw["self"] == _digest_of_table(table) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _inside(name: str) -> bool:
+    """Whether a name stays within its folder."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 @contextlib.contextmanager
@@ -122,7 +136,8 @@ def no_space(what: str) -> Iterator[None]:
         raise QkvError(f"{what} could not be written: {reason}; what was there before is untouched") from None
 
 
-def _manifest(files: dict[str, bytes]) -> bytes:
+def manifest_of(files: dict[str, bytes]) -> bytes:
+    """Return a manifest: the SHA-256 of each file, and of the table itself."""
     table = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     return json.dumps({"sha256": table, "self": _digest_of_table(table)}, indent=2).encode() + b"\n"
 

@@ -2,7 +2,7 @@
 
 roberta, xlm-roberta   no segments, other tokenizers (Liu et al. 2019; Conneau et al. 2020)
 distilbert             half the layers, no segments, a ReLU pooler (Sanh et al. 2019)
-albert                 one layer's weights for all, a narrow token table (Lan et al. 2020)
+albert                 layers share their weights, a narrow token table (Lan et al. 2020)
 electra                a narrow token table; see electra.py (Clark et al. 2020)
 roformer               rotary positions (Su et al. 2021)
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.common.errors import unknown
-from qkv.models.parts import build_heads, build_stack, norm_of
+from qkv.common.errors import UsageError, unknown
+from qkv.models.parts import build_heads, build_stack, is_tied, norm_of
 from qkv.models.position import PositionConfig, added_position
 from qkv.models.skeleton import Transformer
 from qkv.nn.embeddings import TextEmbeddings
@@ -54,6 +54,9 @@ class BertConfig:
         num_labels: of classify and tag.
         flavour: bert, roberta, xlm-roberta, distilbert, albert, electra, roformer.
         conv_width: tokens that a convolution over the embeddings sees, itself and those before it; 1 for none.
+        output: tied (scores of hidden tokens use the token table) or own (a table of their own).
+        num_groups: groups of layers that share their weights, in albert.
+        pad_id: the token that other libraries fill batches with.
     """
 
     vocab_size: int = 30_522
@@ -73,6 +76,9 @@ class BertConfig:
     num_labels: int = 2
     flavour: str = "bert"
     conv_width: int = 1
+    output: str = "tied"
+    num_groups: int = 1
+    pad_id: int = 0
 
 
 def build(config: BertConfig) -> Transformer:
@@ -98,16 +104,22 @@ def build(config: BertConfig) -> Transformer:
         feedforward={"dim": config.dim, "ff_dim": config.ff_dim, "activation": config.activation},
         norm=norm_of("layer", config.dim, eps),
         num_layers=config.num_layers,
-        num_blocks=1 if config.flavour == "albert" else None,  # one layer's weights serve all
+        num_blocks=_groups(config) if config.flavour == "albert" else None,  # the layers of a group share weights
         dropout=config.dropout,
     )
     # The masked-token heads of RoBERTa and ELECTRA keep GELU whatever the encoder uses.
+    tied = is_tied(config.output)
     act = config.activation if config.flavour in ("bert", "albert", "distilbert", "roformer") else "gelu"
     heads = build_heads(
         config.heads,
         {
             "mlm": lambda: MaskedHead(
-                config.dim, config.vocab_size, embedding_dim=width, activation=act, norm=norm_of("layer", width, eps)()
+                config.dim,
+                config.vocab_size,
+                embedding_dim=width,
+                activation=act,
+                norm=norm_of("layer", width, eps)(),
+                tied=tied,
             ),
             "nsp": lambda: SequenceHead(config.dim, 2),
             "classify": lambda: SequenceHead(config.dim, config.num_labels),
@@ -125,6 +137,12 @@ def build(config: BertConfig) -> Transformer:
     return model
 
 
+def _groups(config: BertConfig) -> int:
+    if not 1 <= config.num_groups <= config.num_layers:
+        raise UsageError(f"num_groups must be from 1 to the {config.num_layers} layers, got {config.num_groups}")
+    return config.num_groups
+
+
 def _size(num_layers: int, dim: int, **rest: object) -> BertConfig:
     return BertConfig(num_layers=num_layers, dim=dim, num_heads=dim // 64, ff_dim=4 * dim, **rest)  # type: ignore[arg-type]
 
@@ -136,9 +154,11 @@ PRESETS = {
     "bert-medium": _size(8, 512),
     "bert-base": _size(12, 768),
     "bert-large": _size(24, 1024),
-    "roberta-base": _size(12, 768, vocab_size=50_265, num_segments=1, norm_eps=1e-5, flavour="roberta"),
-    "roberta-large": _size(24, 1024, vocab_size=50_265, num_segments=1, norm_eps=1e-5, flavour="roberta"),
-    "xlm-roberta-base": _size(12, 768, vocab_size=250_002, num_segments=1, norm_eps=1e-5, flavour="xlm-roberta"),
+    "roberta-base": _size(12, 768, vocab_size=50_265, num_segments=1, norm_eps=1e-5, flavour="roberta", pad_id=1),
+    "roberta-large": _size(24, 1024, vocab_size=50_265, num_segments=1, norm_eps=1e-5, flavour="roberta", pad_id=1),
+    "xlm-roberta-base": _size(
+        12, 768, vocab_size=250_002, num_segments=1, norm_eps=1e-5, flavour="xlm-roberta", pad_id=1,
+    ),
     "distilbert-base": _size(6, 768, num_segments=0, heads=(), flavour="distilbert"),
     "albert-base": _size(
         12, 768, vocab_size=30_000, embedding_dim=128, activation="gelu_tanh", dropout=0.0, attention_dropout=0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.models.parts import build_heads, build_stack, norm_of
+from qkv.models.parts import build_heads, build_stack, is_tied, norm_of
 from qkv.models.position import PositionConfig, added_position
 from qkv.models.skeleton import Transformer
 from qkv.nn.embeddings import TextEmbeddings
@@ -33,6 +33,9 @@ class GPTConfig:
         position: how the model knows the order.
         heads: any of lm, classify, tag, span.
         num_labels: of classify and tag.
+        output: tied (scores use the token table) or own (a table of their own).
+        end_id: the token that ends a text, where it is known.
+        pad_id: the token that other libraries fill batches with, where it is known.
     """
 
     vocab_size: int = 50_257
@@ -51,10 +54,14 @@ class GPTConfig:
     position: PositionConfig = PositionConfig(name="learned")
     heads: tuple[str, ...] = ("lm",)
     num_labels: int = 2
+    output: str = "tied"
+    end_id: int | None = None
+    pad_id: int | None = None
 
 
 def build(config: GPTConfig) -> Transformer:
     """Build a GPT."""
+    tied = is_tied(config.output)
     embeddings = TextEmbeddings(
         config.vocab_size,
         config.dim,
@@ -81,7 +88,7 @@ def build(config: GPTConfig) -> Transformer:
     heads = build_heads(
         config.heads,
         {
-            "lm": lambda: LanguageHead(config.dim, config.vocab_size),
+            "lm": lambda: LanguageHead(config.dim, config.vocab_size, tied=tied),
             "classify": lambda: SequenceHead(config.dim, config.num_labels, bias=False),
             "tag": lambda: TokenHead(config.dim, config.num_labels, dropout=config.dropout),
             "span": lambda: SpanHead(config.dim),

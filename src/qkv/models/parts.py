@@ -70,6 +70,13 @@ def build_stack(
     )
 
 
+def is_tied(output: str) -> bool:
+    """Whether scores of tokens use the token table, or one of their own."""
+    if output not in ("tied", "own"):
+        raise unknown("output", output, ["tied", "own"])
+    return output == "tied"
+
+
 def build_heads(names: Sequence[str], makers: dict[str, Callable[[], Head]]) -> dict[str, Head]:
     """Build the heads a config names; "pool" asks for the pooler alone."""
     for name in names:

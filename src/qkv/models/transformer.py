@@ -26,7 +26,9 @@ class TransformerConfig:
         num_layers: layers of the encoder.
         num_decoder_layers: layers of the decoder.
         num_heads: attention heads of each.
+        num_decoder_heads: attention heads of the decoder, where they are not `num_heads`.
         ff_dim: width inside the feed-forward.
+        decoder_ff_dim: that of the decoder, where it is not `ff_dim`.
         max_length: longest sequence of positions that know a limit.
         activation: of the feed-forward.
         pre_norm: norm before each part instead of after it.
@@ -44,7 +46,9 @@ class TransformerConfig:
     num_layers: int = 6
     num_decoder_layers: int = 6
     num_heads: int = 8
+    num_decoder_heads: int | None = None
     ff_dim: int = 2048
+    decoder_ff_dim: int | None = None
     max_length: int = 512
     activation: str = "relu"
     pre_norm: bool = False
@@ -63,18 +67,20 @@ def build(config: TransformerConfig) -> EncoderDecoder:
     """Build an encoder-decoder."""
 
     def stack(num_layers: int, decoder: bool) -> Stack:
+        heads = config.num_decoder_heads if decoder else None
+        width = config.decoder_ff_dim if decoder else None
         return build_stack(
             position=config.position,
             max_length=config.max_length,
             attention={
                 "dim": config.dim,
-                "num_heads": config.num_heads,
+                "num_heads": config.num_heads if heads is None else heads,
                 "causal": decoder,
                 "dropout": config.attention_dropout,
             },
             feedforward={
                 "dim": config.dim,
-                "ff_dim": config.ff_dim,
+                "ff_dim": config.ff_dim if width is None else width,
                 "activation": config.activation,
                 "dropout": config.activation_dropout,
             },

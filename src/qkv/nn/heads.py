@@ -68,16 +68,18 @@ class LanguageHead(Head):
 
 
 class MaskedHead(Head):
-    """BERT's masked-token head: dense, activation, norm, then the token table and a bias."""
+    """BERT's masked-token head: dense, activation, norm, then the token table, or one of its own, and a bias."""
 
     tied = True
 
-    def __init__(self, dim: int, vocab_size: int, *, embedding_dim: int, activation: str, norm: nn.Module) -> None:
+    def __init__(
+        self, dim: int, vocab_size: int, *, embedding_dim: int, activation: str, norm: nn.Module, tied: bool = True
+    ) -> None:
         super().__init__()
         self.dense = Linear(dim, embedding_dim)
         self.act = activation_named(activation)
         self.norm = norm
-        self.decoder = LanguageHead(embedding_dim, vocab_size, bias=True)
+        self.decoder = LanguageHead(embedding_dim, vocab_size, tied=tied, bias=True)
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
         """Shape: [masked rows, D] -> [masked rows, V]. Give it only the rows whose tokens are asked for."""

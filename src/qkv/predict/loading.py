@@ -10,6 +10,7 @@ import torch
 
 from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
+from qkv.common import disk
 from qkv.common.errors import UsageError, unknown
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
@@ -20,7 +21,14 @@ from qkv.predict.model import Model
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # one model folder for each built-in name
 
 
-def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto", dtype: str = "float32") -> Model:
+def load(
+    folder: str | Path,
+    *,
+    device: str | None = None,
+    kernel: str = "auto",
+    dtype: str = "float32",
+    verify: bool = True,
+) -> Model:
     """Load a model folder, written by qkv or by `transformers`.
 
     Args:
@@ -28,6 +36,9 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
         device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
         kernel: the attention kernel: auto, eager, sdpa, varlen or flex.
         dtype: float32, bfloat16 or float16.
+        verify: check every file that qkv wrote against the SHA-256 in the folder's qkv_digests.json. False takes a
+            folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the
+            environment.
     """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
@@ -37,13 +48,14 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
             f"{dtype} products kill the process on this CPU: use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
         )
     path = find(folder)
-    found = read_folder(path, dtype=kind) if path.is_dir() else read_vector_file(path)
+    found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
     return Model(found, device=device, kernel=kernel)
 
 
 def find(folder: str | Path) -> Path:
     """Return the folder that a path or the name of a built-in model means; a path goes before a name."""
     path = Path(folder)
+    disk.recover(path.absolute())  # a save that was cut off between its two renames
     if os.path.exists(path):
         return path
     names = built_in()
@@ -65,13 +77,14 @@ def build(preset: str, *, device: str | None = None, kernel: str = "auto", **cha
 
 
 def save(model: Model, folder: str | Path, *, dtype: str = "float32") -> None:
-    """Write the model folder: Hugging Face's own format for every family it has; in 16 bits it takes half the space."""
+    """Write a model into a folder, in Hugging Face's own format for every family it has; see `Model.save`."""
     model.save(folder, dtype=dtype)
 
 
 def info(name: str) -> dict[str, Any]:
     """Describe a model folder, a built-in model or a preset; a preset is counted without being built in memory."""
     if os.path.isdir(name) or name not in catalogue.PRESETS:
+        disk.recover(Path(name).absolute())
         if not os.path.exists(name) and name not in built_in():
             raise unknown("model folder or preset", name, [*built_in(), *catalogue.PRESETS])
         return load(name).describe()

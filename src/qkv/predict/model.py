@@ -14,6 +14,7 @@ from qkv.common.outputs import Hidden
 from qkv.evaluation.words import Vectors
 from qkv.predict.answer import Answer, answer, doubts
 from qkv.predict.classify import classify
+from qkv.predict.embed import chosen, prompt_of, vectors
 from qkv.predict.fill import Choice, fill
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
@@ -120,6 +121,8 @@ class Model(Runner):
         *,
         pooling: str | None = ...,
         normalize: bool = ...,
+        prompt: str | None = ...,
+        prompt_name: str | None = ...,
         output: Literal["numpy"] = ...,
         progress: Callable[[int], None] | None = ...,
     ) -> np.ndarray[Any, Any]: ...
@@ -130,6 +133,8 @@ class Model(Runner):
         *,
         pooling: str | None = ...,
         normalize: bool = ...,
+        prompt: str | None = ...,
+        prompt_name: str | None = ...,
         output: Literal["torch"],
         progress: Callable[[int], None] | None = ...,
     ) -> Tensor: ...
@@ -139,39 +144,52 @@ class Model(Runner):
         *,
         pooling: str | None = None,
         normalize: bool = False,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
         output: str = "numpy",
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray[Any, Any] | Tensor:
         """Turn each text into one vector.
 
+        A folder of sentence-transformers gives what that library gives: its pooling, its Dense and Normalize modules
+        and its default prompt. Any other folder gives the mean of a text's last states.
+
         Args:
-            texts: one string or many.
-            pooling: "mean" of all states or "first"; the folder's own way where it is None.
+            texts: a list of strings.
+            pooling: mean, first, last, max, mean_sqrt or weighted_mean of the states; two joined by "+" give both
+                vectors. None does what the folder says; a pooling that the folder does not name replaces all of it.
             normalize: scale each vector to length 1.
+            prompt: a text to put before each text.
+            prompt_name: the name of one of the folder's own prompts, instead.
             output: "numpy" or "torch".
-            progress: told how many texts each batch has finished.
+            progress: called after each batch with the number of texts in it.
 
         Returns:
             Shape: [texts, D], float32.
         """
         if isinstance(texts, str):
             raise UsageError("embed takes a list of texts; put a single one in a list")
-        pooling = pooling or self.pooling
-        if pooling not in ("mean", "first"):
-            raise unknown("pooling", pooling, ["mean", "first"])
+        way = chosen(self.sentence, pooling)
+        before = prompt_of(way, prompt, prompt_name)
         if output not in ("numpy", "torch"):
             raise unknown("output", output, ["numpy", "torch"])
-        encoded = self.encode(texts)
+        encoded = self.encode([before + text for text in texts] if before else texts)
+        skip = self._prompt_tokens(before) if before and not way.include_prompt else 0
 
         def pool(hidden: Hidden) -> list[Tensor]:
-            x = hidden.layout.mean(hidden.states) if pooling == "mean" else hidden.states[hidden.layout.first]
-            return list(x.float())
+            return list(vectors(hidden, way, skip))
 
-        vectors = self.run(encoded.ids, self.module.encoder_states, pool, segments=encoded.segments, progress=progress)
-        found = finite(torch.stack(vectors)) if vectors else torch.empty(0, self.config.dim)
+        rows = self.run(encoded.ids, self.module.encoder_states, pool, segments=encoded.segments, progress=progress)
+        found = finite(torch.stack(rows)) if rows else torch.empty(0, way.width(self.config.dim))
         if normalize:
             found = torch.nn.functional.normalize(found, dim=-1)
         return found.cpu().numpy() if output == "numpy" else found
+
+    def _prompt_tokens(self, prompt: str) -> int:
+        """Count the tokens of a prompt that stand before those of a text: a special one at its end does not."""
+        (ids,) = self.encode([prompt]).ids
+        special = set(self.tokenizer.specials.values()) if self.tokenizer else set()
+        return len(ids) - (bool(ids) and ids[-1] in special)
 
     def similar(self, a: str, b: str) -> float:
         """Return the cosine of two texts' vectors."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from qkv.checkpoints.folder import Folder, write_folder
+from qkv.checkpoints.sentence import SentenceModel
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UsageError
 from qkv.common.outputs import Hidden
@@ -50,8 +51,13 @@ class Runner:
 
     @property
     def pooling(self) -> str:
-        """How the states of a text become one vector: "mean" or "first"."""
-        return self._folder.pooling
+        """How the states of a text become one vector: "mean", "first" and so on; "first+max" joins two."""
+        return "+".join(self._folder.sentence.pooling)
+
+    @property
+    def sentence(self) -> SentenceModel:
+        """How a text becomes one vector, with what its folder does after pooling, and its prompts."""
+        return self._folder.sentence
 
     @property
     def threshold(self) -> float:
@@ -129,8 +135,17 @@ class Runner:
         return describe(self.config, self._folder, self.device, self.kernel)
 
     def save(self, folder: str | Path, *, dtype: str = "float32") -> None:
-        """Write the model folder; float16 and bfloat16 take half the space."""
-        write_folder(self._folder, folder, dtype=dtype)
+        """Write the model into a folder: a new one, or that of another model or of a run.
+
+        In a folder that exists, only files of a model are replaced or removed (config.json, the weights, the tokenizer,
+        sentence-transformers' modules). Checkpoints, best/, recipe.toml, data and your own files stay as they are. If
+        the process is killed, `qkv.load` finds the old model or the new one, never a mix.
+
+        Args:
+            folder: where. A folder that holds other things and neither a model nor a run is refused.
+            dtype: float32, or float16 and bfloat16, which take half the space.
+        """
+        write_folder(self._folder, folder, mode="update", dtype=dtype)
 
     def _states(self, batch: Tokens | Images | Pairs) -> Hidden:
         if not isinstance(batch, Pairs):

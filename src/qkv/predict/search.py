@@ -130,7 +130,8 @@ class Index:
             weights.update(name.encode())
             weights.update(tensor.float().cpu().contiguous().numpy())
         tokens = model.tokenizer.fingerprint if model.tokenizer else ""
-        facts = [config_json(model.config), tokens, model.max_length, self.pooling, self._content]
+        sentence = model.sentence.fingerprint
+        facts = [config_json(model.config), tokens, model.max_length, self.pooling, sentence, self._content]
         return hashlib.sha256(json.dumps([*facts, weights.hexdigest()], sort_keys=True).encode()).hexdigest()
 
     def _check_corpus(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from qkv.checkpoints.folder import Folder, folder_files, read_folder, write_folder
+from qkv.checkpoints.folder import Folder, read_folder, write_folder
 from qkv.checkpoints.weights import WHOLE, weight_bytes
 from qkv.common import disk
 from qkv.data.loaders import Loader
@@ -75,8 +75,7 @@ def finish_task(prepared: Prepared, device: str | None) -> None:
         told = context if place == prepared.folder else replace(context, say=lambda _: None)
         changed = prepared.task.after_training(found, Model(found, device=device), told, prepared.train, prepared.valid)
         if changed is not None:
-            for name, data in folder_files(changed).items():
-                disk.replace_file(place / name, data)
+            write_folder(changed, place, mode="update")
 
 
 def score_test(
@@ -122,11 +121,8 @@ def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
         for name, (numbers, part) in task.saved(module, context.config).items():
             tokenizer = _limited(context.tokenizer, task, numbers)
             found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
-            if where / name != prepared.folder:
-                write_folder(found, where / name)
-                continue
-            for file, data in folder_files(found).items():  # the run's own folder keeps its other files
-                disk.replace_file(where / file, data)
+            place = where / name
+            write_folder(found, place, mode="update" if place == prepared.folder else "replace")
 
     return write
 

@@ -10,35 +10,49 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from qkv.common.errors import QkvError
 
+LIMITS = "sentence_bert_config.json"  # sentence-transformers' own settings of a tokenizer
+
 
 def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
     """Load tokenizer.json, vocab.txt, or vocab.json with merges.txt, whichever is there first."""
     try:
-        if (folder / "tokenizer.json").is_file():
-            return Tokenizer.from_file(str(folder / "tokenizer.json"))
-        if (folder / "vocab.txt").is_file():
-            return _wordpiece(folder / "vocab.txt", settings)
-        if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-            return _bytes(folder)
+        inner = _load(folder, settings)
     except QkvError:
         raise
     except Exception as error:  # the library raises plain Exception
         raise QkvError(f"the tokenizer of {folder} is damaged: {error}") from None
-    return None
+    if inner is not None and _read(folder / LIMITS).get("do_lower_case"):
+        rest = [] if inner.normalizer is None else [inner.normalizer]
+        inner.normalizer = normalizers.Sequence([normalizers.Lowercase(), *rest])
+    return inner
 
 
 def load_settings(folder: Path) -> dict[str, Any]:
     """Read tokenizer_config.json; sentence-transformers' own length limit goes first."""
-    settings: dict[str, Any] = {}
-    for name, key in (("tokenizer_config.json", None), ("sentence_bert_config.json", "max_seq_length")):
-        if not (folder / name).is_file():
-            continue
-        try:
-            raw = json.loads((folder / name).read_text("utf-8"))
-            settings |= raw if key is None else {"model_max_length": raw[key]} if raw.get(key) else {}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise QkvError(f"{folder / name} is damaged: {error}") from None
-    return settings
+    limit = _read(folder / LIMITS).get("max_seq_length")
+    return _read(folder / "tokenizer_config.json") | ({"model_max_length": limit} if limit else {})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        raw = json.loads(file.read_text("utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise QkvError(f"{file} is damaged: {error}") from None
+    if not isinstance(raw, dict):
+        raise QkvError(f"{file} is damaged: it holds no table of keys")
+    return raw
+
+
+def _load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
+    if (folder / "tokenizer.json").is_file():
+        return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if (folder / "vocab.txt").is_file():
+        return _wordpiece(folder / "vocab.txt", settings)
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return _bytes(folder)
+    return None
 
 
 def _wordpiece(vocab: Path, settings: dict[str, Any]) -> Tokenizer:

@@ -30,7 +30,6 @@ class Family:
         single: the template of one text, or None for the text alone.
         pair: the template of two texts.
         sentinels: how many of T5's sentinels end the vocabulary.
-        settings: the roles that Hugging Face's settings shall name.
     """
 
     tokens: tuple[str, ...]
@@ -38,7 +37,6 @@ class Family:
     single: str | None = None
     pair: str | None = None
     sentinels: int = 0
-    settings: tuple[str, ...] = ("pad", "unk", "end")
 
 
 # The decoder of a translator and of T5 starts with <pad>, so that no further token is needed (Raffel et al. 2020).
@@ -51,9 +49,8 @@ FAMILIES: dict[str, Family] = {
         unk="[UNK]",
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        settings=("pad", "unk", "mask", "cls", "sep"),
     ),
-    "gpt": Family(tokens=("<|endoftext|>",), settings=("unk", "start", "end")),
+    "gpt": Family(tokens=("<|endoftext|>",)),
     "t5": replace(_TRANSLATE, sentinels=100),
 }
 
@@ -72,15 +69,30 @@ def roles(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def named(inner: Tokenizer, family: Family) -> dict[str, Any]:
-    """Return the settings by which Hugging Face knows a family's tokens."""
-    keys = [ROLES[role] for role in family.settings]
-    found = {key: [token for token in spellings if token in (*family.tokens, family.unk)] for key, spellings in keys}
-    settings: dict[str, Any] = {"clean_up_tokenization_spaces": False}
-    if family.pair and ":1" in family.pair:
-        settings["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    there = {key: tokens[0] for key, tokens in found.items() if tokens and inner.token_to_id(tokens[0]) is not None}
-    return settings | there
+def named(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Return the roles that Hugging Face's settings shall name, with their tokens' ids.
+
+    BERT's [CLS] and [SEP] start and end no text, T5's </s> separates none, and where there is no padding token, that
+    which ends a text fills batches: attention never sees it.
+    """
+    found = roles(inner, settings)
+    given = {role for role, (key, _) in ROLES.items() if settings.get(key) is not None}
+
+    def meant(role: str) -> bool:
+        if role in given:
+            return True
+        if role in ("start", "end"):
+            return inner.id_to_token(found[role]) not in ("[CLS]", "[SEP]") and found[role] != found.get("pad")
+        return role not in ("cls", "sep") or {"cls", "sep"} <= found.keys()
+
+    kept = {role: number for role, number in found.items() if meant(role)}
+    return ({"pad": kept["end"]} if "end" in kept else {}) | kept
+
+
+def token_settings(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by which Hugging Face finds the special tokens; those that are there already stay."""
+    tokens = {ROLES[role][0]: inner.id_to_token(number) for role, number in named(inner, settings).items()}
+    return {key: token for key, token in tokens.items() if settings.get(key) is None}
 
 
 def sentinels(inner: Tokenizer) -> list[int]:

@@ -18,7 +18,7 @@ from qkv.common.errors import UsageError
 from qkv.tokenizers.dropout import Merges, check_dropout
 from qkv.tokenizers.loading import load, load_settings
 from qkv.tokenizers.spans import Places
-from qkv.tokenizers.special import roles, sentinels
+from qkv.tokenizers.special import named, roles, sentinels, token_settings
 from qkv.tokenizers.windows import Window, cut, sides_of, windows
 from qkv.tokenizers.words import EncodedWords, Style, borders, style_of
 
@@ -76,6 +76,11 @@ class TextTokenizer:
         A token can play several roles. Where there is no token to start with (T5, Marian), `start` is `pad`.
         """
         return roles(self._inner, self.settings)
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The ids of the special tokens that the written settings name, by role."""
+        return named(self._inner, self.settings)
 
     @cached_property
     def sentinels(self) -> list[int]:
@@ -173,9 +178,20 @@ class TextTokenizer:
         """A digest of everything that decides the ids."""
         return hashlib.sha256(json.dumps(json.loads(self._inner.to_str()), sort_keys=True).encode()).hexdigest()[:16]
 
-    def files(self) -> dict[str, bytes]:
-        """Return tokenizer.json and its settings as the contents of files."""
+    def files(self, *, segments: bool | None = None, left: bool = False) -> dict[str, bytes]:
+        """Return tokenizer.json and its settings as the contents of files.
+
+        Args:
+            segments: whether the model takes segments; as the settings say where it is None.
+            left: fill batches on the left, as a model that continues texts needs it.
+        """
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
+        settings |= token_settings(self._inner, self.settings)
+        if segments is not None:  # the library's default has segments, and models without them take them for tokens
+            kinds = ["token_type_ids"] if segments else []
+            settings["model_input_names"] = ["input_ids", *kinds, "attention_mask"]
+        if left:
+            settings = {"padding_side": "left"} | settings
         text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
         return {"tokenizer.json": self._inner.to_str(pretty=True).encode(), "tokenizer_config.json": text.encode()}
 

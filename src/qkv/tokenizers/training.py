@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
 
 from qkv.common.errors import UsageError, unknown
 from qkv.tokenizers.kinds import KINDS, Budget
-from qkv.tokenizers.special import FAMILIES, Family, named
+from qkv.tokenizers.special import FAMILIES, Family
 from qkv.tokenizers.text import TextTokenizer
 
 FORMS: dict[str, list[Any]] = {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}
@@ -62,7 +62,9 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> TextTokeni
     kind.learn(inner, _texts(texts), budget)
     budget.check(inner.get_vocab_size())
     _finish(inner, config, family, budget.specials)
-    return TextTokenizer(inner, named(inner, family))
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    segments = {"model_input_names": inputs} if family.pair and ":1" in family.pair else {}
+    return TextTokenizer(inner, {"clean_up_tokenization_spaces": False} | segments)
 
 
 def _checked(config: TokenizerConfig) -> Family:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, same, skipping, turned
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, own_table, same, skipping, turned
 from qkv.common.errors import QkvError
 from qkv.models.bert import BertConfig
 from qkv.models.position import PositionConfig
@@ -36,6 +36,7 @@ class _Names:
     masked: tuple[str, str, str] = (
         "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias",
     )  # fmt: skip
+    decoder: str = "cls.predictions.decoder"  # the scores' own table, where there is one
     pair: str = "cls.seq_relationship"
     classify: str = "classifier"
 
@@ -47,6 +48,7 @@ class _Names:
 _ROBERTA = {
     "task_pooler": "classifier.dense",
     "masked": ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
+    "decoder": "lm_head.decoder",
     "classify": "classifier.out_proj",
 }
 NAMES: dict[str, _Names] = {
@@ -60,15 +62,17 @@ NAMES: dict[str, _Names] = {
         rest=("sa_layer_norm", "ffn.lin1", "ffn.lin2", "output_layer_norm"),
         task_pooler="pre_classifier",
         masked=("vocab_transform", "vocab_layer_norm", "vocab_projector.bias"),
+        decoder="vocab_projector",
     ),
     "albert": _Names(
         "albert", "Albert",
-        layer="encoder.albert_layer_groups.0.albert_layers.0.",
+        layer="encoder.albert_layer_groups.{i}.albert_layers.0.",
         attention=("attention.query", "attention.key", "attention.value", "attention.dense"),
         rest=("attention.LayerNorm", "ffn", "ffn_output", "full_layer_layer_norm"),
         project="encoder.embedding_hidden_mapping_in",
         base_pooler="pooler",
         masked=("predictions.dense", "predictions.LayerNorm", "predictions.bias"),
+        decoder="predictions.decoder",
         pair="sop_classifier.classifier",
     ),
     "electra": _Names(
@@ -76,6 +80,7 @@ NAMES: dict[str, _Names] = {
         project="embeddings_project",
         task_pooler="classifier.dense",
         masked=("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"),
+        decoder="generator_lm_head",
         classify="classifier.out_proj",
     ),
     "roformer": _Names(
@@ -110,14 +115,14 @@ def _rules(config: BertConfig) -> list[Rule]:
     norm1, up, down, norm2 = names.rest
     rules = same("embeddings.token.weight", f"{base}embeddings.word_embeddings.weight")
     if config.position.name == "learned":
-        skip = 2 if "roberta" in config.flavour else 0
-        rules += skipping("embeddings.position.table.weight", f"{base}embeddings.position_embeddings.weight", skip)
+        table = f"{base}embeddings.position_embeddings.weight"
+        rules += skipping("embeddings.position.table.weight", table, _unused(config.flavour, config.pad_id))
     if config.num_segments:
         rules += same("embeddings.segment.weight", f"{base}embeddings.token_type_embeddings.weight")
     rules += linear("embeddings.norm", f"{base}embeddings.LayerNorm")
     if config.embedding_dim not in (None, config.dim):
         rules += linear("embeddings.project", base + names.project)
-    for i in range(1 if config.flavour == "albert" else config.num_layers):
+    for i in range(config.num_groups if config.flavour == "albert" else config.num_layers):
         ours, theirs = f"stack.blocks.{i}.", base + names.layer.format(i=i)
         product, parts = f"{ours}attention.part.qkv", [theirs + q, theirs + k, theirs + v]
         rules += turned(product, parts, config.num_heads) if config.flavour == "roformer" else fused(product, parts)
@@ -140,7 +145,7 @@ def _head_rules(config: BertConfig, names: _Names, base: str) -> list[Rule]:
     for head in config.heads:
         if head == "mlm":
             rules += linear("heads.mlm.dense", dense) + linear("heads.mlm.norm", norm)
-            rules += same("heads.mlm.decoder.bias", bias)
+            rules += _output_rules(config, names, bias)
         elif head == "replaced":
             rules += linear("heads.replaced.dense", "discriminator_predictions.dense")
             rules += linear("heads.replaced.linear", "discriminator_predictions.dense_prediction")
@@ -150,7 +155,30 @@ def _head_rules(config: BertConfig, names: _Names, base: str) -> list[Rule]:
     return rules
 
 
-def _heads(raw: Mapping[str, Any], flavour: str, tensors: set[str]) -> tuple[str, ...]:
+def _output_rules(config: BertConfig, names: _Names, bias: str) -> list[Rule]:
+    """A table of its own has a bias of its own; the one that a tied table has is then stored, but not used."""
+    if config.output == "tied":
+        return same("heads.mlm.decoder.bias", bias)
+    both = tuple(dict.fromkeys((f"{names.decoder}.bias", bias)))
+    own = Rule("heads.mlm.decoder.bias", both, cut=lambda tensor: [tensor.clone() for _ in both])
+    return [*same("heads.mlm.decoder.weight", f"{names.decoder}.weight"), own]
+
+
+def _repeats(config: BertConfig) -> dict[str, str]:
+    names = NAMES[config.flavour]
+    bias, decoder = names.masked[2], names.decoder
+    found = {} if bias == f"{decoder}.bias" else {f"{decoder}.bias": bias}
+    if config.output == "tied":
+        found[f"{decoder}.weight"] = f"{names.prefix}embeddings.word_embeddings.weight"
+    return found
+
+
+def _unused(flavour: str, pad_id: int) -> int:
+    """RoBERTa's positions begin after that of its padding token."""
+    return pad_id + 1 if "roberta" in flavour else 0
+
+
+def _heads(raw: Mapping[str, Any], flavour: str, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Find the heads: what the class says, and what the file holds besides (BERT's own releases hold more)."""
     names = NAMES[flavour]
     architecture = (raw.get("architectures") or [f"{names.classes}Model"])[0]
@@ -178,23 +206,27 @@ def _heads(raw: Mapping[str, Any], flavour: str, tensors: set[str]) -> tuple[str
     return tuple(heads)
 
 
-def _read(raw: Mapping[str, Any], tensors: set[str]) -> BertConfig:
+def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BertConfig:
     flavour = raw["model_type"]
     if raw.get("position_embedding_type", "absolute") != "absolute":
         raise QkvError(f"position_embedding_type {raw['position_embedding_type']!r} is not known (allowed: absolute)")
     if raw.get("rotary_value"):
         raise QkvError("rotary_value true is not known (allowed: false)")
-    distil, roberta = flavour == "distilbert", "roberta" in flavour
+    if flavour == "albert" and raw.get("inner_group_num", 1) != 1:
+        raise QkvError(f"inner_group_num {raw['inner_group_num']!r} is not known (allowed: 1)")
+    distil, names = flavour == "distilbert", NAMES[flavour]
     dim = raw["dim" if distil else "hidden_size"]
+    pad = raw.get("pad_token_id", 1 if "roberta" in flavour else 0)
+    own = own_table(raw, tensors, f"{names.decoder}.weight", "embeddings.word_embeddings.weight")
     return BertConfig(
         vocab_size=raw["vocab_size"],
         dim=dim,
         num_layers=raw["n_layers" if distil else "num_hidden_layers"],
         num_heads=raw["n_heads" if distil else "num_attention_heads"],
         ff_dim=raw["hidden_dim" if distil else "intermediate_size"],
-        max_length=raw["max_position_embeddings"] - (2 if roberta else 0),
+        max_length=raw["max_position_embeddings"] - _unused(flavour, pad),
         num_segments=0 if distil else raw.get("type_vocab_size", 2),
-        embedding_dim=raw.get("embedding_size") if NAMES[flavour].project else None,
+        embedding_dim=raw.get("embedding_size") if names.project else None,
         activation=ours_of(raw.get("activation" if distil else "hidden_act", "gelu")),
         norm_eps=raw.get("layer_norm_eps", 1e-12),
         dropout=raw.get("dropout" if distil else "hidden_dropout_prob", 0.1),
@@ -203,6 +235,9 @@ def _read(raw: Mapping[str, Any], tensors: set[str]) -> BertConfig:
         heads=_heads(raw, flavour, tensors),
         num_labels=len(raw.get("id2label", "ab")),
         flavour=flavour,
+        output="own" if own else "tied",
+        num_groups=raw.get("num_hidden_groups", 1) if flavour == "albert" else 1,
+        pad_id=0 if pad is None else pad,
     )
 
 
@@ -237,8 +272,9 @@ def _write(config: BertConfig) -> dict[str, Any]:
         "model_type": names.model_type,
         "architectures": [names.classes + _task(config)],
         "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.max_length + (2 if "roberta" in config.flavour else 0),
-        "pad_token_id": 1 if "roberta" in config.flavour else 0,
+        "max_position_embeddings": config.max_length + _unused(config.flavour, config.pad_id),
+        "pad_token_id": config.pad_id,
+        "tie_word_embeddings": config.output == "tied",
     }
     if config.flavour == "distilbert":
         return raw | {
@@ -261,6 +297,8 @@ def _write(config: BertConfig) -> dict[str, Any]:
         "attention_probs_dropout_prob": config.attention_dropout,
         "type_vocab_size": config.num_segments,
     }
+    if config.flavour == "albert":
+        raw["num_hidden_groups"] = config.num_groups
     if names.project and (config.embedding_dim or config.flavour != "roformer"):  # its default is hidden_size
         raw["embedding_size"] = config.embedding_dim or config.dim
     return raw
@@ -282,9 +320,7 @@ FORMAT = Format(
     read=_read,
     write=_write,
     rules=_rules,
-    ignored=(
-        "*position_ids", "*token_type_ids", "cls.predictions.decoder.*", "lm_head.decoder.*", "vocab_projector.weight",
-        "predictions.decoder.*", "generator_lm_head.weight", "*embed_positions.weight",
-    ),
+    ignored=("*position_ids", "*token_type_ids", "*embed_positions.weight"),
+    repeats=_repeats,
     computed=_computed,
-)  # fmt: skip
+)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, linear, same, transposed
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, linear, own_table, same, transposed
 from qkv.common.errors import QkvError
 from qkv.models.gpt import GPTConfig
 
@@ -35,13 +37,14 @@ def _rules(config: GPTConfig) -> list[Rule]:
     for head in config.heads:
         if head == "classify":
             rules += linear("heads.classify.linear", "score", bias=False)
-        elif head != "lm":
+        elif head == "lm":
+            rules += same("heads.lm.weight", "lm_head.weight") if config.output == "own" else []
+        else:
             rules += linear(f"heads.{head}.linear", {"tag": "classifier", "span": "qa_outputs"}[head])
     return rules
 
 
-def _read(raw: Mapping[str, Any], tensors: set[str]) -> GPTConfig:
-    del tensors
+def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPTConfig:
     architecture = (raw.get("architectures") or ["GPT2LMHeadModel"])[0]
     if architecture not in TASKS:
         raise QkvError(f"no head for the architecture {architecture} (known: {', '.join(TASKS)})")
@@ -60,7 +63,17 @@ def _read(raw: Mapping[str, Any], tensors: set[str]) -> GPTConfig:
         attention_dropout=raw.get("attn_pdrop", 0.1),
         heads=TASKS[architecture],
         num_labels=len(raw.get("id2label", "ab")),
+        output="own" if own_table(raw, tensors, "lm_head.weight", "wte.weight") else "tied",
+        end_id=_known(raw, "eos_token_id"),
+        pad_id=_known(raw, "pad_token_id"),
     )
+
+
+def _known(raw: Mapping[str, Any], key: str) -> Any:
+    """Return a token's id; small models often keep GPT-2's own ids, which their vocabulary does not have."""
+    number = raw.get(key)
+    outside = isinstance(number, int) and isinstance(raw["vocab_size"], int) and not 0 <= number < raw["vocab_size"]
+    return None if outside else number
 
 
 def _write(config: GPTConfig) -> dict[str, Any]:
@@ -85,7 +98,16 @@ def _write(config: GPTConfig) -> dict[str, Any]:
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.attention_dropout,
+        "tie_word_embeddings": config.output == "tied",
+        "bos_token_id": config.end_id,
+        "eos_token_id": config.end_id,
+        "pad_token_id": config.pad_id,
     }
+
+
+def _repeats(config: GPTConfig) -> dict[str, str]:
+    own = config.output == "own" and "lm" in config.heads
+    return {} if own else {"lm_head.weight": "transformer.wte.weight"}
 
 
 FORMAT = Format(
@@ -94,5 +116,6 @@ FORMAT = Format(
     read=_read,
     write=_write,
     rules=_rules,
-    ignored=("*attn.bias", "*attn.masked_bias", "lm_head.weight"),
+    ignored=("*attn.bias", "*attn.masked_bias"),
+    repeats=_repeats,
 )

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
 from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, reshaped, same
 from qkv.common.errors import QkvError
 from qkv.models.transformer import TransformerConfig
+
+COPIES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 
 
 def _rules(config: TransformerConfig) -> list[Rule]:
@@ -32,20 +36,20 @@ def _rules(config: TransformerConfig) -> list[Rule]:
     return rules + reshaped("heads.lm.bias", ["final_logits_bias"], (-1,), (1, -1))
 
 
-def _read(raw: Mapping[str, Any], tensors: set[str]) -> TransformerConfig:
+def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TransformerConfig:
     del tensors
     if not raw.get("share_encoder_decoder_embeddings", True):
         raise QkvError("marian with separate vocabularies is not supported (share_encoder_decoder_embeddings = false)")
-    for mine, other in (("encoder_attention_heads", "decoder_attention_heads"), ("encoder_ffn_dim", "decoder_ffn_dim")):
-        if raw[mine] != raw[other]:
-            raise QkvError(f"marian with {mine} {raw[mine]} and {other} {raw[other]}: they must be equal")
+    heads, width = raw["encoder_attention_heads"], raw["encoder_ffn_dim"]
     return TransformerConfig(
         vocab_size=raw["vocab_size"],
         dim=raw["d_model"],
         num_layers=raw["encoder_layers"],
         num_decoder_layers=raw["decoder_layers"],
-        num_heads=raw["encoder_attention_heads"],
-        ff_dim=raw["encoder_ffn_dim"],
+        num_heads=heads,
+        num_decoder_heads=None if raw["decoder_attention_heads"] == heads else raw["decoder_attention_heads"],
+        ff_dim=width,
+        decoder_ff_dim=None if raw["decoder_ffn_dim"] == width else raw["decoder_ffn_dim"],
         max_length=raw["max_position_embeddings"],
         activation=ours_of(raw.get("activation_function", "gelu")),
         scaled=raw.get("scale_embedding", False),
@@ -62,7 +66,6 @@ def _write(config: TransformerConfig) -> dict[str, Any]:
         raise Unwritable(f"marian has no {config.position.name} positions")
     if config.pre_norm:
         raise Unwritable("marian has its norms after each part")
-    heads, width = config.num_heads, config.ff_dim
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
@@ -72,10 +75,10 @@ def _write(config: TransformerConfig) -> dict[str, Any]:
         "d_model": config.dim,
         "encoder_layers": config.num_layers,
         "decoder_layers": config.num_decoder_layers,
-        "encoder_attention_heads": heads,
-        "decoder_attention_heads": heads,
-        "encoder_ffn_dim": width,
-        "decoder_ffn_dim": width,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_decoder_heads or config.num_heads,
+        "encoder_ffn_dim": config.ff_dim,
+        "decoder_ffn_dim": config.decoder_ff_dim or config.ff_dim,
         "max_position_embeddings": config.max_length,
         "activation_function": theirs_of(config.activation),
         "scale_embedding": config.scaled,
@@ -98,5 +101,6 @@ FORMAT = Format(
     read=_read,
     write=_write,
     rules=_rules,
-    ignored=("model.*.embed_tokens.weight", "model.*.embed_positions.weight", "lm_head.weight"),
+    ignored=("model.*.embed_positions.weight",),
+    repeats=lambda _: dict.fromkeys(COPIES, "model.shared.weight"),
 )

@@ -30,19 +30,21 @@ class Format:
     Attributes:
         model_types: its names for it in config.json.
         prefix: what a task model puts before the names of the base model.
-        read: config.json and the tensor names to our config.
+        read: config.json and the tensors by name to our config.
         write: our config to config.json, or `Unwritable`.
         rules: the name map of a config.
-        ignored: patterns of tensors that repeat others or hold no weights.
+        ignored: patterns of tensors that hold no weights.
+        repeats: tensors that a file may hold besides, and the one that each repeats.
         computed: tensors that their files hold though a formula gives them.
     """
 
     model_types: tuple[str, ...]
     prefix: Callable[[Any], str]
-    read: Callable[[Mapping[str, Any], set[str]], Any]
+    read: Callable[[Mapping[str, Any], Mapping[str, Tensor]], Any]
     write: Callable[[Any], dict[str, Any]]
     rules: Callable[[Any], list[Rule]]
     ignored: tuple[str, ...] = ()
+    repeats: Callable[[Any], dict[str, str]] = lambda _: {}
     computed: Callable[[Any], dict[str, Tensor]] = lambda _: {}
 
 
@@ -122,15 +124,20 @@ def skipping(ours: str, theirs: str, rows: int) -> list[Rule]:
 
 def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> dict[str, Tensor]:
     """Translate a file's tensors to ours; a missing or an extra one is an error that names it."""
-    prefix = style.prefix(config)
-    left = {_modern(name): tensor for name, tensor in theirs.items()}
+    prefix, repeats = style.prefix(config), style.repeats(config)
+    held = {_modern(name): tensor for name, tensor in theirs.items()}
+    left = set(held)
+
+    def find(name: str) -> str | None:
+        # A base model's file has no prefix and a task model's has one; either may be read as the other.
+        return next((n for n in (name, name.removeprefix(prefix), prefix + name) if n in held), None)
 
     def take(name: str) -> Tensor:
-        # A base model's file has no prefix and a task model's has one; either may be read as the other.
-        for candidate in (name, name.removeprefix(prefix), prefix + name):
-            if candidate in left:
-                return left.pop(candidate)
-        raise QkvError(f"the weights lack {name}")
+        found = find(name) or find(repeats.get(name, name))
+        if found is None:
+            raise QkvError(f"the weights lack {name}")
+        left.discard(found)
+        return held[found]
 
     def join(rule: Rule) -> Tensor:
         parts = [take(name) for name in rule.theirs]
@@ -141,6 +148,12 @@ def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> 
             raise QkvError(f"these weights do not fit together: {shapes}") from None
 
     ours = {rule.ours: join(rule) for rule in style.rules(config)}
+    for name, main in repeats.items():
+        mine, other = find(name), find(main)
+        if mine in left and mine is not None and other is not None:
+            if not torch.equal(held[mine], held[other]):
+                raise QkvError(f"the weights hold {mine}, which should repeat {other} and differs from it")
+            left.discard(mine)
     for name in sorted(left):
         if not any(fnmatch.fnmatch(name, pattern) for pattern in style.ignored):
             raise QkvError(f"the weights hold {name}, which this model has no place for")
@@ -153,6 +166,14 @@ def export_tensors(ours: Mapping[str, Tensor], style: Format, config: Any) -> di
     for rule in style.rules(config):
         theirs |= zip(rule.theirs, rule.cut(ours[rule.ours]), strict=True)
     return theirs
+
+
+def own_table(raw: Mapping[str, Any], tensors: Mapping[str, Tensor], output: str, table: str) -> bool:
+    """Whether scores have a table of their own: config.json says so, or the file holds another (as `transformers`)."""
+    if not raw.get("tie_word_embeddings", True):
+        return True
+    tokens = next((tensor for name, tensor in tensors.items() if name.endswith(table)), None)
+    return output in tensors and tokens is not None and not torch.equal(tensors[output], tokens)
 
 
 def _modern(name: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
 from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, same
 from qkv.common.errors import QkvError
@@ -73,7 +75,7 @@ def _block(config: T5Config, ours: str, theirs: str, decoder: bool) -> list[Rule
     return rules + linear(f"{ours}feedforward.norm", f"{last}layer_norm", bias=False)
 
 
-def _read(raw: Mapping[str, Any], tensors: set[str]) -> T5Config:
+def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Config:
     architecture = (raw.get("architectures") or ["T5ForConditionalGeneration"])[0]
     if architecture not in TASKS:
         raise QkvError(f"no head for the architecture {architecture} (known: {', '.join(TASKS)})")
@@ -106,7 +108,7 @@ def _read(raw: Mapping[str, Any], tensors: set[str]) -> T5Config:
     )
 
 
-def _output(raw: Mapping[str, Any], tensors: set[str]) -> str:
+def _output(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     """Version 1.1 says tie_word_embeddings = false; transformers 5 ties it all the same, and then stores no table."""
     if raw.get("scale_decoder_outputs", raw.get("tie_word_embeddings", True)):
         return "scaled"
@@ -143,15 +145,18 @@ def _write(config: T5Config) -> dict[str, Any]:
     }
 
 
+def _repeats(config: T5Config) -> dict[str, str]:
+    base = TASKS[_task(config)][2]
+    copies = [f"{base}{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
+    return dict.fromkeys([*copies, *(["lm_head.weight"] if config.output != "own" else [])], f"{base}shared.weight")
+
+
 FORMAT = Format(
     model_types=("t5",),
     prefix=lambda _: "transformer.",
     read=_read,
     write=_write,
     rules=_rules,
-    ignored=(
-        "*embed_tokens.weight",
-        "lm_head.weight",
-        "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
-    ),
+    ignored=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),  # never used
+    repeats=_repeats,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
 from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, reshaped
 from qkv.common.errors import QkvError
@@ -50,7 +52,7 @@ def _rules(config: ViTConfig) -> list[Rule]:
     return rules
 
 
-def _read(raw: Mapping[str, Any], tensors: set[str]) -> ViTConfig:
+def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ViTConfig:
     distilled = raw["model_type"] == "deit"
     architecture = (raw.get("architectures") or ["DeiTModel" if distilled else "ViTModel"])[0]
     if architecture not in TASKS:
