@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from qkv.common.errors import QkvError
+from qkv.data.bad_rows import BadRows
+from qkv.data.documents import documents
 from qkv.data.examples import Answer, Classified, Document, Parallel, Tagged
-from qkv.data.sources import BadRows, classified, documents, images, parallel, questions, tagged
+from qkv.data.images import images
+from qkv.data.labelled import classified
+from qkv.data.parallel import parallel
+from qkv.data.questions import questions
+from qkv.data.tagged import tagged
 
 
 class ClassLabel:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.sources import BadRows, images
+from qkv.data.bad_rows import BadRows
+from qkv.data.images import images
 
 RANDOM = np.random.default_rng(0)
 

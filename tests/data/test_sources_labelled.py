@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Classified, Rated
-from qkv.data.sources import BadRows, classified, find_columns, rated, sort_labels
+from qkv.data.labelled import classified, find_columns, rated, sort_labels
 
 ROWS = [("good film", "pos"), ('bad, "very" bad', "neg")]
 
@@ -206,7 +207,7 @@ def test_a_wrong_name_is_an_error_with_the_nearest(write):
         (
             "a.jsonl",
             '{"text": "a", "label": "b"}\n{"text": "\\ud800", "label": 1}\n',
-            "a.jsonl:2: the text holds half of a surrogate pair",
+            "a.jsonl:2: the text contains a lone surrogate, which is not a character",
         ),
         (
             "a.jsonl",

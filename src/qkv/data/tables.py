@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
 from qkv.data.files import PathName, content_name
 from qkv.data.hub import is_hub
@@ -116,8 +117,8 @@ def text_of(value: Any, what: str) -> str:
         raise BadRow(f"the {what} is empty")
     if not isinstance(value, str):
         raise BadRow(f"the {what} is not a text but {shorten(repr(value))}")
-    if not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value):
-        raise BadRow(f"the {what} holds half of a surrogate pair")  # JSON can say it, UTF-8 and tokenizers cannot
+    if not is_well_formed(value):
+        raise BadRow(f"the {what} contains a lone surrogate, which is not a character")
     return value
 
 
