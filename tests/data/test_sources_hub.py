@@ -38,6 +38,7 @@ class Data(list):
 
 class Grey:
     mode = "L"
+    width, height = 3, 2
 
     def convert(self, mode):
         return np.full((2, 3), 7, np.uint8)

@@ -131,7 +131,7 @@ def test_rated(write):
     ]
 
 
-@pytest.mark.parametrize(("value", "reason"), [("x", "not a number but 'x'"), ("nan", "not a finite number but nan")])
+@pytest.mark.parametrize(("value", "reason"), [("x", "not a number but 'x'"), ("nan", "not a finite number but 'nan'")])
 def test_a_rating_must_be_a_number(write, value, reason):
     assert message(rated(write("a.tsv", f"text\tlabel\na\t{value}\n"))) == f"a.tsv:2: the label is {reason}"
 
@@ -241,7 +241,7 @@ def test_wrong_arguments_are_said_before_anything_is_read(write):
     assert "unknown format 'xml'" in message(classified(write("a.tsv", ""), format="xml"))
     expected = "the name does not tell the format; give format= one of tsv, csv, jsonl"
     assert expected in message(classified(write("a.txt", "")))
-    assert message(classified(write("a.tsv", "\n"))) == "a.tsv holds no rows"
+    assert message(classified(write("a.tsv", "\n"))) == "a.tsv contains no rows"
     assert message(classified("not-there.tsv")) == "not-there.tsv does not exist"
 
 

@@ -133,7 +133,7 @@ def test_lines_without_a_partner_are_said(write, left, right, extra):
 
 def test_empty_files_and_wrong_bytes_are_said_with_their_names(write, tmp_path):
     assert message(parallel([write("a.en", ""), write("a.de", "")])) == "a.en and a.de are empty"
-    assert message(parallel(write("a.tsv", ""))) == "a.tsv holds no rows"
+    assert message(parallel(write("a.tsv", ""))) == "a.tsv contains no rows"
     (tmp_path / "b.de").write_bytes(b"eins\nzw\xffei\n")
     said = message(parallel([write("b.en", "one\ntwo\n"), "b.de"]))
     assert said.startswith("b.de:2: byte 0xff at offset 7 is not UTF-8")

@@ -20,11 +20,16 @@ def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
             return _wordpiece(folder / "vocab.txt", settings)
         if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
             return _bytes(folder)
-    except QkvError:
-        raise
-    except Exception as error:  # the library raises plain Exception
-        raise QkvError(f"the tokenizer of {folder} is damaged: {error}") from None
+    except BaseException as error:
+        raise reason(error, f"the tokenizer of {folder} is damaged") from None
     return None
+
+
+def reason(error: BaseException, what: str) -> BaseException:
+    """Return what to raise for an error of the library: it raises plain Exception, and no Exception where it panics."""
+    if isinstance(error, QkvError) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+        return error
+    return QkvError(f"{what}: {error}")
 
 
 def load_settings(folder: Path) -> dict[str, Any]:
@@ -36,7 +41,7 @@ def load_settings(folder: Path) -> dict[str, Any]:
         try:
             raw = json.loads((folder / name).read_text("utf-8"))
             settings |= raw if key is None else {"model_max_length": raw[key]} if raw.get(key) else {}
-        except (ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError, OSError) as error:
             raise QkvError(f"{folder / name} is damaged: {error}") from None
     return settings
 
