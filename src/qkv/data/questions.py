@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qkv.common.errors import QkvError
+from qkv.common.errors import QkvError, show
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.examples import Answer, Question
 from qkv.data.files import Paths, content_name, expand, read_text
 from qkv.data.json_text import NotJson, parse
 from qkv.data.table_readers import READERS
-from qkv.data.tables import find_format, shorten, show, table_format, text_of
+from qkv.data.tables import find_format, shorten, table_format, text_of
 
 Rows = Iterator[tuple[str, dict[str, Any] | BadRow]]
 
@@ -56,7 +56,7 @@ def _asked(path: str, place: str, paragraph: Any) -> Rows:
         if isinstance(asked, dict):
             yield f"{path}:{asked.get('id', '?')}", {"context": paragraph.get("context"), **asked}
         else:
-            yield place, BadRow(f"a question is not an object but {show(asked)}")
+            yield place, BadRow(f"a question is not an object but {show(asked, 30)}")
 
 
 def _from_rows(path: str) -> Rows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.common.errors import QkvError, UsageError, show, unknown
 from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
 from qkv.data.files import PathName, content_name
@@ -121,18 +121,10 @@ def text_of(value: Any, what: str) -> str:
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         raise BadRow(f"the {what} is empty")
     if not isinstance(value, str):
-        raise BadRow(f"the {what} is not a text but {show(value)}")
+        raise BadRow(f"the {what} is not a text but {show(value, 30)}")
     if not is_well_formed(value):
         raise BadRow(f"the {what} contains a lone surrogate, which is not a character")
     return value
-
-
-def show(value: Any) -> str:
-    """Return a value as it fits into a message."""
-    try:
-        return shorten(repr(value))
-    except RecursionError:
-        return "a value that is nested too deeply"
 
 
 def shorten(text: str, length: int = 30) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
@@ -47,7 +47,7 @@ def check(recipe: Recipe) -> None:
         raise UsageError("a recipe names either model.preset or model.init, one of the two")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
-    if recipe.model.init and not Path(recipe.model.init).is_dir():
+    if recipe.model.init and not os.path.isdir(recipe.model.init):
         raise UsageError(f"model.init: {recipe.model.init} is not a folder")
     if not recipe.data.train:
         raise UsageError("data.train names no file: --set data.train=FILE")
@@ -88,7 +88,7 @@ def check(recipe: Recipe) -> None:
 
 def _must_exist(path: str) -> None:
     for found in expand([path]):
-        if not stored_file(found).exists():
+        if not os.path.exists(stored_file(found)):
             raise UsageError(f"there is no file {found}")
 
 
