@@ -16,7 +16,7 @@ from qkv.common.errors import QkvError, UsageError
 
 ENDING = ".zip"
 # How zipfile fails at damaged archives; RuntimeError is an encrypted member or a method that Python does not know.
-BROKEN = (zipfile.BadZipFile, OSError, RuntimeError, ValueError, OverflowError, struct.error, zlib.error)
+BROKEN = (zipfile.BadZipFile, OSError, RuntimeError, ValueError, ArithmeticError, LookupError, struct.error, zlib.error)
 
 
 def cut(name: str) -> tuple[str, str | None]:
