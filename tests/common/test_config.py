@@ -139,3 +139,15 @@ def test_dotted_keys_into_a_table_of_anything_become_tables():
 def test_dotted_keys_are_taken_in_their_order():
     keys = [f"table.{name}" for name in "hgfedcba"]
     assert list(override(Open(), dict.fromkeys(keys, 1)).table) == list("hgfedcba")
+
+
+def test_values_that_are_too_large_are_refused_in_a_short_sentence():
+    with pytest.raises(UsageError, match=r"^rate takes a number, got 9{197}\.\.\., which is too large$"):
+        from_dict(Outer, {"size": 1, "rate": int("9" * 400)})
+    with pytest.raises(UsageError, match=r"^size takes a whole number, got 'x{196}\.\.\.$"):
+        from_dict(Outer, {"size": "x" * 5000})
+    deep: list = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(UsageError, match=r"^size takes a whole number, got a list that is too large to print$"):
+        from_dict(Outer, {"size": deep})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import UsageError
-from qkv.data.sources import classified, find_columns, rated
+from qkv.data.labelled import classified, find_columns, rated
 
 WORDS = [
     "it",

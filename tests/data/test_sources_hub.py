@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 
 from qkv.common.errors import QkvError
+from qkv.data.bad_rows import BadRows
+from qkv.data.documents import documents
 from qkv.data.examples import Answer, Classified, Document, Parallel, Tagged
-from qkv.data.sources import BadRows, classified, documents, images, parallel, questions, tagged
+from qkv.data.images import images
+from qkv.data.labelled import classified
+from qkv.data.parallel import parallel
+from qkv.data.questions import questions
+from qkv.data.tagged import tagged
 
 
 class ClassLabel:
@@ -32,6 +38,7 @@ class Data(list):
 
 class Grey:
     mode = "L"
+    width, height = 3, 2
 
     def convert(self, mode):
         return np.full((2, 3), 7, np.uint8)

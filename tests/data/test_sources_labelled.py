@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Classified, Rated
-from qkv.data.sources import BadRows, classified, find_columns, rated, sort_labels
+from qkv.data.labelled import classified, find_columns, rated, sort_labels
 
 ROWS = [("good film", "pos"), ('bad, "very" bad', "neg")]
 
@@ -130,7 +131,7 @@ def test_rated(write):
     ]
 
 
-@pytest.mark.parametrize(("value", "reason"), [("x", "not a number but 'x'"), ("nan", "not a finite number but nan")])
+@pytest.mark.parametrize(("value", "reason"), [("x", "not a number but 'x'"), ("nan", "not a finite number but 'nan'")])
 def test_a_rating_must_be_a_number(write, value, reason):
     assert message(rated(write("a.tsv", f"text\tlabel\na\t{value}\n"))) == f"a.tsv:2: the label is {reason}"
 
@@ -206,7 +207,7 @@ def test_a_wrong_name_is_an_error_with_the_nearest(write):
         (
             "a.jsonl",
             '{"text": "a", "label": "b"}\n{"text": "\\ud800", "label": 1}\n',
-            "a.jsonl:2: the text holds half of a surrogate pair",
+            "a.jsonl:2: the text contains a lone surrogate, which is not a character",
         ),
         (
             "a.jsonl",
@@ -240,7 +241,7 @@ def test_wrong_arguments_are_said_before_anything_is_read(write):
     assert "unknown format 'xml'" in message(classified(write("a.tsv", ""), format="xml"))
     expected = "the name does not tell the format; give format= one of tsv, csv, jsonl"
     assert expected in message(classified(write("a.txt", "")))
-    assert message(classified(write("a.tsv", "\n"))) == "a.tsv holds no rows"
+    assert message(classified(write("a.tsv", "\n"))) == "a.tsv contains no rows"
     assert message(classified("not-there.tsv")) == "not-there.tsv does not exist"
 
 

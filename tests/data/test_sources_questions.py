@@ -6,8 +6,9 @@ import json
 import pytest
 
 from qkv.common.errors import QkvError
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Answer, Question
-from qkv.data.sources import BadRows, questions
+from qkv.data.questions import questions
 
 CONTEXT = "Ada met Bob. Bob met Cy."
 

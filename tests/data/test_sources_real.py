@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from qkv.data.images import images
 from qkv.data.iob import spans_of
-from qkv.data.sources import classified, find_columns, images, parallel, questions, rated, tagged
+from qkv.data.labelled import classified, find_columns, rated
+from qkv.data.parallel import parallel
+from qkv.data.questions import questions
+from qkv.data.tagged import tagged
 
 DATA = Path(__file__).parents[2] / "../shared/data"
 

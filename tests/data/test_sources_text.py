@@ -9,10 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.bad_rows import BadRows
+from qkv.data.documents import documents
 from qkv.data.examples import Document, Parallel
 from qkv.data.files import digest_of, expand, stored_file
-from qkv.data.sources import SOURCES, BadRows, classified, documents, held_out, parallel, tagged
-from qkv.data.split import part_of, sentence_key
+from qkv.data.labelled import classified
+from qkv.data.parallel import parallel
+from qkv.data.split import held_out, part_of, sentence_key
+from qkv.data.tagged import tagged
 
 
 @pytest.fixture
@@ -129,7 +133,7 @@ def test_lines_without_a_partner_are_said(write, left, right, extra):
 
 def test_empty_files_and_wrong_bytes_are_said_with_their_names(write, tmp_path):
     assert message(parallel([write("a.en", ""), write("a.de", "")])) == "a.en and a.de are empty"
-    assert message(parallel(write("a.tsv", ""))) == "a.tsv holds no rows"
+    assert message(parallel(write("a.tsv", ""))) == "a.tsv contains no rows"
     (tmp_path / "b.de").write_bytes(b"eins\nzw\xffei\n")
     said = message(parallel([write("b.en", "one\ntwo\n"), "b.de"]))
     assert said.startswith("b.de:2: byte 0xff at offset 7 is not UTF-8")
@@ -319,8 +323,3 @@ def test_shares_are_kept_and_seeds_differ():
     assert [key for key in keys[:40] if held_out(key, 0.1, 0)] == ["6", "10", "11", "17", "28", "32"]
     with pytest.raises(UsageError, match=r"from 0 to 1, got 1\.5"):
         held_out("a", 1.5, 0)
-
-
-def test_every_source_is_in_the_table_by_its_own_name():
-    assert all(name == source.__name__ for name, source in SOURCES.items())
-    assert len(SOURCES) == 7

@@ -26,6 +26,7 @@ from qkv.checkpoints.folder import Folder
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.files import content_name, open_binary, read_lines
+from qkv.data.limits import too_large
 from qkv.models.word2vec import Word2Vec, Word2VecConfig
 from qkv.tokenizers.kinds import KINDS
 from qkv.tokenizers.text import TextTokenizer
@@ -34,6 +35,8 @@ Floats = NDArray[np.float32]
 Rows = Iterator[tuple[str, Any]]
 
 UNKNOWN, END = "<unk>", "</s>"
+LONGEST = 1 << 22  # bytes of one vector and of its line; those of 300 numbers have about 3,000
+LONGEST_WORD = 1 << 16  # bytes
 
 
 def read_vectors(path: str | Path) -> tuple[list[str], Floats]:
@@ -92,12 +95,13 @@ def write_vectors(path: str | Path, words: Sequence[str], vectors: NDArray[Any],
 
 def _read_text(path: str | Path) -> Rows:
     """Give words and vectors; words may hold spaces, as some of GloVe's do."""
-    lines = read_lines(path)
+    lines = read_lines(path, LONGEST)
     number, line = next(lines, (1, ""))
     fields = line.rstrip().split(" ")
     said = None
-    if len(fields) == 2 and all(field.isdecimal() for field in fields):
+    if len(fields) == 2 and all(_is_count(field) for field in fields):
         said, dim = map(int, fields)
+        _check_dim(path, dim)
     else:
         dim, lines = len(fields) - 1, chain([(number, line)], lines)
     seen = 0
@@ -118,11 +122,14 @@ def _read_text(path: str | Path) -> Rows:
 def _read_binary(path: str | Path) -> Rows:
     with open_binary(path) as stream:
         fields = stream.readline(100).split()
-        if len(fields) != 2 or not all(field.isdigit() for field in fields):
+        if len(fields) != 2 or not all(_is_count(field.decode("latin-1")) for field in fields):
             raise QkvError(f"{path} does not begin with the number of words and of numbers, as word2vec's .bin do")
         count, dim = map(int, fields)
+        _check_dim(path, dim)
         for number in range(1, count + 1):
             word, data = _until_space(stream), stream.read(4 * dim)
+            if len(word) > LONGEST_WORD:
+                raise too_large(f"{path}: word {number}", "word", LONGEST_WORD)
             if len(data) < 4 * dim:
                 raise QkvError(f"{path} is cut off: word {number} of {count} is not whole")
             try:
@@ -131,9 +138,18 @@ def _read_binary(path: str | Path) -> Rows:
                 raise QkvError(f"{path}: word {number} is not UTF-8: {word[:40]!r}") from None
 
 
+def _is_count(field: str) -> bool:
+    return field.isascii() and field.isdecimal() and len(field) < 20
+
+
+def _check_dim(path: str | Path, dim: int) -> None:
+    if 4 * dim > LONGEST:
+        raise QkvError(f"{path} has vectors of {dim:,} numbers; at most {LONGEST // 4:,} are read")
+
+
 def _until_space(stream: BinaryIO) -> bytes:
     letters = bytearray()
-    while (letter := stream.read(1)) not in (b" ", b""):
+    while len(letters) <= LONGEST_WORD and (letter := stream.read(1)) not in (b" ", b""):
         letters += letter
     return bytes(letters).lstrip(b"\n")
 

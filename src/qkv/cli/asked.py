@@ -12,6 +12,7 @@ from typing import Any
 from qkv.cli.texts import STANDARD_INPUT, find_texts
 from qkv.common.errors import UsageError
 from qkv.data.files import open_binary
+from qkv.data.limits import WHOLE, too_large
 from qkv.predict import Entity
 
 _BLANKED = re.compile(r"[^ \t]+")
@@ -82,7 +83,9 @@ def _whole(context: str) -> str:
     """Read a context as it is, line ends and all, so that places are those in the file."""
     name = "standard input" if context == "-" else context
     with sys.stdin.buffer if context == "-" else open_binary(context) as stream:
-        data = stream.read()
+        data = stream.read(WHOLE + 1)
+    if len(data) > WHOLE:
+        raise too_large(name, "file", WHOLE)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ import typer
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError
 from qkv.common.terminal import one_line, visible
-from qkv.data.files import read_lines
+from qkv.data.files import bounded_lines, read_lines
 
 STANDARD_INPUT = ["-"]
 CHUNK = 256  # texts that are held at a time
@@ -53,7 +53,7 @@ def chunk_of(arguments: list[str]) -> int:
 def standard_input() -> Iterator[str]:
     r"""Give the lines of standard input as they come; a line ends at \n or \r\n and nowhere else."""
     offset = 0
-    for line in sys.stdin.buffer:
+    for line in bounded_lines(sys.stdin.buffer, "standard input"):
         try:
             text = line.decode("utf-8" if offset else "utf-8-sig")
         except UnicodeDecodeError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from qkv.common.errors import UsageError, unknown
+from qkv.common.errors import UsageError, show, unknown
 
 C = TypeVar("C")
 
@@ -94,15 +95,17 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         )
     if typing.get_origin(hint) is dict:
         if not isinstance(value, Mapping):
-            raise UsageError(f"{where} takes a table of keys, got {value!r}")
+            raise UsageError(f"{where} takes a table of keys, got {show(value)}")
         return dict(value)
     if typing.get_origin(hint) is tuple:
         values = value if isinstance(value, list | tuple) else (value,)  # one is a list of one
         return tuple(_coerce(typing.get_args(hint)[0], one, where) for one in values)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) > sys.float_info.max:
+            raise UsageError(f"{where} takes a number, got {show(value)}, which is too large")
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise UsageError(f"{where} takes {_said(hint)}, got {value!r}")
+        raise UsageError(f"{where} takes {_said(hint)}, got {show(value)}")
     return value
 
 

@@ -35,6 +35,15 @@ class Shortened(UserWarning):
 def unknown(kind: str, value: object, allowed: Iterable[object]) -> UsageError:
     """Return the error for a name that is not in a list, with the nearest one that is."""
     names = [str(name) for name in allowed]
-    near = get_close_matches(str(value), names, n=1, cutoff=0.5)
+    near = get_close_matches(value if isinstance(value, str) else show(value), names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return UsageError(f"unknown {kind} {value!r}{hint} (allowed: {', '.join(names)})")
+    return UsageError(f"unknown {kind} {show(value)}{hint} (allowed: {', '.join(names)})")
+
+
+def show(value: object, length: int = 200) -> str:
+    """Return a value as Python writes it, cut to a length that fits into a message."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of thousands of digits
+        text = f"a {type(value).__name__} that is too large to print"
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -6,13 +6,17 @@ A member whose name begins with _ or . is about the others (_about.txt, __MACOSX
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+import zlib
 from fnmatch import fnmatchcase
 from typing import BinaryIO, cast
 
 from qkv.common.errors import QkvError, UsageError
 
 ENDING = ".zip"
+# How zipfile fails at damaged archives; RuntimeError is an encrypted member or a method that Python does not know.
+BROKEN = (zipfile.BadZipFile, OSError, RuntimeError, ValueError, ArithmeticError, LookupError, struct.error, zlib.error)
 
 
 def cut(name: str) -> tuple[str, str | None]:
@@ -47,7 +51,7 @@ def open_member(name: str) -> tuple[BinaryIO, str]:
         # A member keeps the archive's file open until it is closed itself.
         with zipfile.ZipFile(archive) as opened:
             return cast(BinaryIO, opened.open(member)), member
-    except RuntimeError as error:  # encrypted, or a method that Python does not know
+    except BROKEN as error:
         raise QkvError(f"{name} cannot be opened: {error}") from None
 
 
@@ -59,10 +63,10 @@ def match_members(name: str) -> list[str]:
 
 def list_members(archive: str) -> list[str]:
     """Return the names of the files in an archive."""
-    if not os.path.exists(archive):
-        raise UsageError(f"{archive} does not exist")
+    if not os.path.isfile(archive):
+        raise UsageError(f"{archive} {'is not a regular file' if os.path.exists(archive) else 'does not exist'}")
     try:
         with zipfile.ZipFile(archive) as opened:
             return [info.filename for info in opened.infolist() if not info.is_dir()]
-    except (zipfile.BadZipFile, OSError) as error:
+    except BROKEN as error:
         raise QkvError(f"{archive} is not a zip archive, or is truncated: {error}") from None

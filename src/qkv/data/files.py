@@ -1,6 +1,6 @@
 """Files as streams of lines: gzip, bzip2, xz, zstd and zip are read as if they were plain.
 
-Nothing here holds more than one line in memory. Text is UTF-8, with or without a byte order mark.
+Only one line is held in memory, and a line has a limit. Text is UTF-8, with or without a byte order mark.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import hashlib
 import io
 import lzma
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.archives import cut, find_member, is_zipped, match_members, open_member
+from qkv.data.archives import BROKEN, cut, find_member, is_zipped, match_members, open_member
+from qkv.data.limits import LINE, WHOLE, too_large
 from qkv.data.split import cut_part
 from qkv.data.zstd import ZstdReader
 
@@ -51,27 +51,53 @@ def open_binary(path: PathName) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Guarded(name, stream, raw), 1 << 16))
 
 
-def read_lines(path: PathName) -> Iterator[tuple[int, str]]:
-    r"""Give the number, from 1, and the text of each line; a line ends at \n or \r\n and nowhere else."""
+def read_lines(path: PathName, limit: int = LINE) -> Iterator[tuple[int, str]]:
+    r"""Give the number, from 1, and the text of each line; a line ends at \n or \r\n and nowhere else.
+
+    Args:
+        path: the file.
+        limit: the most bytes of a line.
+    """
     offset = 0
+    name = os.fspath(path)
     with open_binary(path) as stream:
-        for number, line in enumerate(stream, 1):
+        for number, line in enumerate(bounded_lines(stream, name, limit), 1):
             mark = len(BOM) if number == 1 and line.startswith(BOM) else 0
             try:
                 text = line[mark:].decode("utf-8")
             except UnicodeDecodeError as error:
                 at = mark + error.start
                 raise QkvError(
-                    f"{os.fspath(path)}:{number}: byte 0x{line[at]:02x} at offset {offset + at} is not UTF-8; "
+                    f"{name}:{number}: byte 0x{line[at]:02x} at offset {offset + at} is not UTF-8; "
                     "convert the file to UTF-8"
                 ) from None
             yield number, text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
             offset += len(line)
 
 
+def bounded_lines(stream: BinaryIO, name: str, limit: int = LINE) -> Iterator[bytes]:
+    """Give the lines of a stream with their ends; stop at one of more than `limit` bytes."""
+    for number in count(1):
+        try:
+            line = stream.readline(limit + 1)
+        except OSError as error:
+            raise QkvError(f"{name} cannot be read: {error.strerror or error}") from None
+        if not line:
+            return
+        if len(line) > limit:
+            raise too_large(f"{name}:{number}", "line", limit)
+        yield line
+
+
 def read_text(path: PathName) -> str:
     r"""Return a whole file as text, with \n between its lines."""
-    return "\n".join(text for _, text in read_lines(path))
+    lines, size = [], 0
+    for _, text in read_lines(path, WHOLE):
+        size += len(text) + 1
+        if size > WHOLE:
+            raise too_large(os.fspath(path), "file", WHOLE)
+        lines.append(text)
+    return "\n".join(lines)
 
 
 def content_name(path: PathName) -> str:
@@ -134,8 +160,8 @@ class _Guarded(io.RawIOBase):
             data = self._stream.read(len(buffer))
         except EOFError:
             raise QkvError(f"{self._name} is truncated: its compressed data ends too early") from None
-        except (OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-            raise QkvError(f"{self._name} cannot be decompressed: {error}") from None
+        except (*BROKEN, lzma.LZMAError, MemoryError) as error:  # xz allocates as much as its header says
+            raise QkvError(f"{self._name} cannot be decompressed: {error or 'it needs too much memory'}") from None
         buffer[: len(data)] = data
         return len(data)
 
@@ -153,8 +179,8 @@ def _open_plain(name: str) -> BinaryIO:
         raise UsageError(f"{name} does not exist") from None
     except IsADirectoryError:
         raise UsageError(f"{name} is a folder, not a file; {os.path.join(name, '*')} means the files in it") from None
-    except OSError as error:
-        raise QkvError(f"{name} cannot be opened: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise QkvError(f"{name} cannot be opened: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _matches(name: str) -> list[str]:

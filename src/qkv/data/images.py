@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ from qkv.data.examples import LabelledImage
 from qkv.data.files import Paths, expand
 from qkv.data.hub import hub_rows, is_hub
 from qkv.data.labelled import sort_labels
+from qkv.data.limits import PIXELS
 from qkv.data.optional import need
 from qkv.data.pixel_arrays import idx_rows, npz_rows
 
 Rows = Iterator[tuple[str, tuple[Any, str] | BadRow]]
 
 ENDINGS = (".png", ".jpg", ".jpeg")
+FORMATS = ("PNG", "JPEG")  # Pillow tells a format by content: without a list, an EPS named .png would run Ghostscript
 GREY = ("1", "L", "LA")  # Pillow's modes with one channel
+TOO_MANY = f"the image has more than {PIXELS:,} pixels, the limit for one image"
 DEEP = ("I", "I;16", "I;16B", "F")  # more than 8 bits: Pillow would cut them off, not scale them
 
 
@@ -55,27 +59,38 @@ def _from_folder(folder: str) -> Rows:
     image = need("PIL.Image", f"reading the images of {folder}", "pillow")
     for name in classes:
         for file in sorted(Path(folder, name).iterdir()):
-            if file.suffix.lower() in ENDINGS:
+            if file.suffix.lower() in ENDINGS and file.is_file():
                 yield str(file), _opened(image, file, name)
 
 
 def _opened(image: Any, file: Path, label: str) -> tuple[NDArray[np.uint8], str] | BadRow:
     try:
-        with image.open(file) as opened:
-            return _converted(opened, label)
-    except (OSError, image.DecompressionBombError) as error:
-        return BadRow(f"not an image that can be read: {error}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", image.DecompressionBombWarning)  # _pixels has a lower limit
+            with image.open(file, formats=FORMATS) as opened:
+                return _converted(opened, label)
+    except image.DecompressionBombError:
+        return BadRow(TOO_MANY)
+    except Exception as error:
+        return _unreadable(error)
 
 
 def _converted(opened: Any, label: str) -> tuple[NDArray[np.uint8], str] | BadRow:
     try:
         return _pixels(opened), label
-    except (OSError, SyntaxError, ValueError) as error:  # Pillow's ways to fail at a broken file
-        return BadRow(f"not an image that can be read: {error}")
+    except Exception as error:
+        return _unreadable(error)
+
+
+def _unreadable(error: Exception) -> BadRow:
+    """Return why an image is bad; Pillow's decoders raise a dozen kinds of errors, of which the text alone counts."""
+    return error if isinstance(error, BadRow) else BadRow(f"not an image that can be read: {error}")
 
 
 def _pixels(opened: Any) -> NDArray[np.uint8]:
     """Return grey images with one channel, all others with three. Shape: [C, H, W]."""
+    if opened.width * opened.height > PIXELS:
+        raise BadRow(TOO_MANY)
     if opened.mode in DEEP:
         raise ValueError(f"its mode {opened.mode} has more than 8 bits a channel")
     pixels = np.asarray(opened.convert("L" if opened.mode in GREY else "RGB"), dtype=np.uint8)

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from qkv.common.errors import show
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.columns import LABELS, SCORES, Columns, choose_columns
 from qkv.data.examples import Classified, Rated
 from qkv.data.files import PathName, Paths, expand
-from qkv.data.tables import Column, open_table, shorten, text_of
+from qkv.data.tables import Column, open_table, text_of
 
 E = TypeVar("E")
 
@@ -129,14 +130,14 @@ def _label(value: Any) -> str:
         return json.dumps(value)
     if value is None or isinstance(value, str):
         raise BadRow("the label is empty")
-    raise BadRow(f"the label is not a name but {shorten(repr(value))}")
+    raise BadRow(f"the label is not a name but {show(value, 30)}")
 
 
 def _score(value: Any) -> float:
     try:
         score = float(value)
-    except (TypeError, ValueError):
-        raise BadRow(f"the label is not a number but {shorten(repr(value))}") from None
+    except (TypeError, ValueError, OverflowError):  # overflow: an integer of hundreds of digits
+        raise BadRow(f"the label is not a number but {show(value, 30)}") from None
     if not math.isfinite(score):
-        raise BadRow(f"the label is not a finite number but {value}")
+        raise BadRow(f"the label is not a finite number but {show(value, 30)}")
     return score

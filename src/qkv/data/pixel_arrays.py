@@ -17,8 +17,9 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from qkv.common.errors import QkvError
-from qkv.data.archives import list_members
+from qkv.data.archives import BROKEN, list_members
 from qkv.data.files import open_binary
+from qkv.data.limits import LABELS, PIXELS, too_large
 
 Pixels = Iterator[tuple[str, tuple[NDArray[np.uint8], str]]]
 
@@ -30,11 +31,14 @@ def idx_rows(images: str, labels: str) -> Pixels:
     """Give the place, the pixels and the label of each image of an IDX pair."""
     with open_binary(labels) as stream:
         (count,) = _idx_header(stream, labels, 1)
+        if count > LABELS:
+            raise too_large(labels, "set of labels", LABELS)
         classes = _exactly(stream, count, labels)
     with open_binary(images) as stream:
         total, height, width = _idx_header(stream, images, 3)
         if total != count:
             raise QkvError(f"{images} has {total} images, {labels} has {count} labels; a pair has as many")
+        _check_pixels(images, height, width)
         for number, label in enumerate(classes, 1):
             pixels = np.frombuffer(bytearray(_exactly(stream, height * width, images)), np.uint8)
             yield f"{images}:{number}", (pixels.reshape(1, height, width), str(label))
@@ -50,18 +54,38 @@ def npz_rows(path: str) -> Pixels:
     try:
         with zipfile.ZipFile(path) as archive:
             with archive.open(f"{keys[1]}.npy") as stream:
-                labels = npy.read_array(stream, allow_pickle=False).reshape(-1).tolist()
+                labels = _npy_labels(stream, path)
             with archive.open(f"{keys[0]}.npy") as stream:
                 for number, pixels in enumerate(_npy_images(stream, path, len(labels)), 1):
-                    yield f"{path}:{number}", (pixels, str(labels[number - 1]))
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise QkvError(f"{path} cannot be read: {error}") from None
+                    yield f"{path}:{number}", (pixels, str(labels[number - 1].item()))
+    except (*BROKEN, EOFError, SyntaxError, TypeError, MemoryError) as error:  # numpy evaluates the header's text
+        raise QkvError(f"{path} cannot be read: {error or 'it needs too much memory'}") from None
+
+
+def _npy_labels(stream: IO[bytes], path: str) -> NDArray[Any]:
+    shape, _, dtype = _npy_header(stream)
+    size = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise QkvError(f"{path}: labels are {dtype}, not numbers or texts")
+    if size > LABELS:
+        raise too_large(path, "set of labels", LABELS)
+    return np.frombuffer(_exactly(stream, size, path), dtype)
+
+
+def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = npy.read_magic(stream)
+    return (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(stream)
+
+
+def _check_pixels(path: str, *sizes: int) -> None:
+    """Refuse images that are too large to hold one of them."""
+    if math.prod(sizes) > 3 * PIXELS:  # a channel for each colour
+        shape = " x ".join(map(str, sizes))
+        raise QkvError(f"{path}: an image of {shape} has more than {PIXELS:,} pixels, the limit for one image")
 
 
 def _npy_images(stream: IO[bytes], path: str, count: int) -> Iterator[NDArray[np.uint8]]:
-    version = npy.read_magic(stream)
-    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, fortran, dtype = read_header(stream)
+    shape, fortran, dtype = _npy_header(stream)
     if dtype != np.uint8 or fortran or len(shape) not in (3, 4):
         order = "Fortran" if fortran else "C"
         raise QkvError(
@@ -69,6 +93,7 @@ def _npy_images(stream: IO[bytes], path: str, count: int) -> Iterator[NDArray[np
         )
     if shape[0] != count:
         raise QkvError(f"{path} has {shape[0]} images and {count} labels; there must be as many")
+    _check_pixels(path, *shape[1:])
     for _ in range(count):
         pixels = np.frombuffer(bytearray(_exactly(stream, math.prod(shape[1:]), path)), np.uint8)
         yield _channels_first(pixels.reshape(shape[1:]), path)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from qkv.common.errors import QkvError
+from qkv.common.errors import QkvError, show
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.examples import Answer, Question
 from qkv.data.files import Paths, content_name, expand, read_text
+from qkv.data.json_text import NotJson, parse
 from qkv.data.table_readers import READERS
 from qkv.data.tables import find_format, shorten, table_format, text_of
 
@@ -38,9 +38,9 @@ def _has_rows(path: str) -> bool:
 def _from_file(path: str) -> Rows:
     """Give each question with the context of its paragraph. Its place is the file and its id, as JSON has no lines."""
     try:
-        content = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise QkvError(f"{path}:{getattr(error, 'lineno', 1)}: not JSON: {error}") from None
+        content = parse(read_text(path))
+    except NotJson as error:
+        raise QkvError(f"{path}:{error.line}: {error}") from None
     for article in _list(content, "data", path):
         for number, paragraph in enumerate(_list(article, "paragraphs", path), 1):
             place = f"{path}: paragraph {number} of {article.get('title', 'an article')!r}"
@@ -56,7 +56,7 @@ def _asked(path: str, place: str, paragraph: Any) -> Rows:
         if isinstance(asked, dict):
             yield f"{path}:{asked.get('id', '?')}", {"context": paragraph.get("context"), **asked}
         else:
-            yield place, BadRow(f"a question is not an object but {shorten(repr(asked))}")
+            yield place, BadRow(f"a question is not an object but {show(asked, 30)}")
 
 
 def _from_rows(path: str) -> Rows:

@@ -7,16 +7,15 @@ A row is a list of cells (TSV, CSV, label-first) or a record (JSONL, Parquet, hu
 from __future__ import annotations
 
 import csv
-import json
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from qkv.common.errors import QkvError, UsageError
 from qkv.data.bad_rows import BadRow
 from qkv.data.files import read_lines
 from qkv.data.hub import hub_rows
-from qkv.data.optional import need
+from qkv.data.json_text import NotJson, parse
+from qkv.data.limits import ROW
+from qkv.data.parquet import parquet_rows
 
 Rows = Iterator[tuple[str, Any]]
 
@@ -25,14 +24,14 @@ LONGEST = 1 << 24  # characters of one CSV cell; a quote that is never closed en
 
 def read_tsv(path: str) -> Rows:
     """Cut lines at tabs; empty lines are no rows."""
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ROW):
         if line:
             yield f"{path}:{number}", line.split("\t")
 
 
 def read_label_first(path: str) -> Rows:
     """Cut lines at their first blank: a label and a text."""
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ROW):
         if line:
             yield f"{path}:{number}", line.split(None, 1)
 
@@ -40,7 +39,7 @@ def read_label_first(path: str) -> Rows:
 def read_csv(path: str) -> Rows:
     """Read comma-separated cells; a quoted cell may hold commas, doubled quotes and line ends."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    reader = csv.reader((line + "\n" for _, line in read_lines(path, ROW)), strict=True)
     while True:
         where = f"{path}:{reader.line_num + 1}"
         try:
@@ -54,25 +53,14 @@ def read_csv(path: str) -> Rows:
 
 def read_jsonl(path: str) -> Rows:
     """Read one JSON object a line; a nested `translation` gives its languages as columns."""
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ROW):
         if line.strip():
             yield f"{path}:{number}", _record(line)
 
 
 def read_parquet(path: str) -> Rows:
-    """Read the rows of a Parquet file, batch after batch."""
-    parquet = need("pyarrow.parquet", f"reading {path}", "pyarrow")
-    if not os.path.isfile(path):
-        raise UsageError(f"{path} does not exist, or is not a plain file")
-    try:
-        with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(batch_size=256):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{path}:{number}", _flat(row)
-    except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
-        raise QkvError(f"{path} is not a Parquet file, or is broken: {error}") from None
+    """Read the rows of a Parquet file."""
+    return ((where, row if isinstance(row, BadRow) else _flat(row)) for where, row in parquet_rows(path))
 
 
 def read_hub(path: str) -> Rows:
@@ -93,9 +81,9 @@ LISTS = ("tsv", "csv", "label-first")  # formats whose rows are lists of cells
 
 def _record(line: str) -> dict[str, Any] | BadRow:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return BadRow(f"not JSON: {error}")
+        value = parse(line)
+    except NotJson as error:
+        return error
     return _flat(value) if isinstance(value, dict) else BadRow("not a JSON object; one object a line is read")
 
 

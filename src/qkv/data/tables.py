@@ -5,13 +5,15 @@ A column is a name or a number from 0, also written "#0". TSV has no quoting: a 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.common.errors import QkvError, UsageError, show, unknown
+from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
 from qkv.data.files import PathName, content_name
 from qkv.data.hub import is_hub
@@ -84,10 +86,14 @@ def open_table(path: PathName, format: str | None = None) -> Table:
     """Look at the first row of a file; the format is told by the ending of its name where it is not given."""
     name = str(path)
     kind = table_format(name, format)
+    if kind != "hub" and os.path.exists(name) and not os.path.isfile(name):
+        raise UsageError(f"{name} is not a regular file; a table is read more than once")
+    problem = "contains no rows"
     for where, row in READERS[kind](name):
         if not isinstance(row, BadRow):
             return Table(name, kind, tuple(row), where)
-    raise QkvError(f"{name} holds no rows")
+        problem = problem if "(" in problem else f"contains no row that can be read ({where}: {row})"
+    raise QkvError(f"{name} {problem}")
 
 
 def table_format(path: str, format: str | None = None) -> str:
@@ -115,9 +121,9 @@ def text_of(value: Any, what: str) -> str:
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         raise BadRow(f"the {what} is empty")
     if not isinstance(value, str):
-        raise BadRow(f"the {what} is not a text but {shorten(repr(value))}")
-    if not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value):
-        raise BadRow(f"the {what} holds half of a surrogate pair")  # JSON can say it, UTF-8 and tokenizers cannot
+        raise BadRow(f"the {what} is not a text but {show(value, 30)}")
+    if not is_well_formed(value):
+        raise BadRow(f"the {what} contains a lone surrogate, which is not a character")
     return value
 
 

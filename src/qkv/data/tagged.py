@@ -6,6 +6,7 @@ JSONL, Parquet and data sets of the hub.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -52,6 +53,8 @@ def _read(
     paths: list[str], word: Column, tag: Column, scheme: str | None, bad: str, skipped: BadRows | None
 ) -> Iterator[Tagged]:
     for path in paths:
+        if scheme is None and os.path.exists(path) and not os.path.isfile(path):
+            raise UsageError(f"{path} is not a regular file; give the scheme, or it is read twice")
         rows = _from_table if find_format(path) in ("jsonl", "parquet", "hub") else _from_file
         used = scheme or detect_scheme(row[1] for _, row in rows(path, word, tag) if not isinstance(row, BadRow))
 

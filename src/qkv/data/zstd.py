@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.data.optional import need
 
-CHUNK = 1 << 14
+CHUNK = 1 << 10  # bytes in; 4 of them can be a block of 128 kB, so this is 32 MB out at most
 
 
 class ZstdReader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,10 +9,10 @@ import torch
 
 from qkv.common.batch import Pairs, Tokens, check
 from qkv.common.errors import UsageError
+from qkv.common.unicode import well_formed
 
 Ids = Sequence[Sequence[int]]
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 32_768}
-_HALF = re.compile(r"[\ud800-\udfff]")
 
 
 def batches(sizes: Sequence[int], device: torch.device) -> Iterator[list[int]]:
@@ -66,7 +65,7 @@ def position_limit(config: Any) -> int | None:
 
 
 def readable(texts: Sequence[str]) -> list[str]:
-    """Put U+FFFD in the place of half a surrogate pair, which no tokenizer takes; every character keeps its place."""
+    """Replace lone surrogates, which no tokenizer takes."""
     if isinstance(texts, str):
         raise UsageError("texts must be a list of strings, not one string")
-    return [_HALF.sub("\ufffd", text) for text in texts]
+    return [well_formed(text) for text in texts]

@@ -88,7 +88,8 @@ class Runner:
             )
         limit = self.max_length
         texts, pairs = readable(texts), None if pairs is None else readable(pairs)
-        encoded = self.tokenizer.encode(texts, pairs)
+        # One token more than fits tells a text that is too long, and not all of it is encoded.
+        encoded = self.tokenizer.encode(texts, pairs, max_length=None if limit is None else limit + 1)
         if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
             warnings.warn(Shortened(cut, len(encoded.ids), f"texts were cut to {limit} tokens"), stacklevel=3)
             encoded = self.tokenizer.encode(texts, pairs, max_length=limit)

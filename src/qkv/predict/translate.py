@@ -17,6 +17,7 @@ import torch
 from qkv.common.batch import Tokens
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
+from qkv.common.unicode import well_formed
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
@@ -26,7 +27,7 @@ from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
-from qkv.predict.translation import Piece, Translation, cut_texts, join, well_formed
+from qkv.predict.translation import Piece, Translation, cut_texts, join
 from qkv.tokenizers.text import TextTokenizer
 
 BEAM = 4

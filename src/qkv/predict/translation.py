@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from qkv.common.unicode import well_formed
 from qkv.data.sentences import split_sentences
 from qkv.tokenizers.text import TextTokenizer
 
@@ -43,7 +44,7 @@ def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | 
 
     Args:
         tokenizer: tells the length.
-        texts: any texts; half a surrogate pair, which no tokenizer takes, becomes U+FFFD.
+        texts: any texts; a lone surrogate becomes U+FFFD.
         max_length: what the model can read, special tokens counted. Cutting a longer sentence is said aloud.
     """
     cutter = _Cutter(tokenizer, min(max_length or LONGEST, LONGEST))
@@ -96,11 +97,6 @@ def _halves(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
     start, end = border.span() if border else (middle, middle)
     *first, (last, _) = _halves(text[:start], fits)
     return [*first, (last, text[start:end]), *_halves(text[end:], fits)]
-
-
-def well_formed(text: str) -> str:
-    """Put U+FFFD in the place of half a surrogate pair."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 @dataclass(frozen=True)

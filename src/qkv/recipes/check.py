@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 from qkv.common.errors import UsageError, unknown
@@ -58,7 +58,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         raise UsageError("a recipe names either model.preset or model.init, one of the two")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
-    if recipe.model.init and not Path(recipe.model.init).is_dir():
+    if recipe.model.init and not os.path.isdir(recipe.model.init):
         raise UsageError(f"model.init: {recipe.model.init} is not a folder")
     if reads_data and not recipe.data.train:
         raise UsageError("data.train names no file: --set data.train=FILE")
@@ -104,7 +104,7 @@ def _check_options(recipe: Recipe, task: Task) -> None:
 
 def _must_exist(path: str) -> None:
     for found in expand([path]):
-        if not stored_file(found).exists():
+        if not os.path.exists(stored_file(found)):
             raise UsageError(f"there is no file {found}")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.common.config import from_dict, override
-from qkv.common.errors import UsageError, unknown
+from qkv.common.errors import UsageError, show, unknown
 from qkv.data.config import DataConfig
 from qkv.recipes.renamed import with_new_names
 from qkv.tokenizers.training import TokenizerConfig
@@ -20,6 +22,7 @@ from qkv.training.trackers import LogConfig
 Say = Callable[[str], None]  # prints a line to the user
 
 SHIPPED = Path(__file__).parent
+DEEPEST = 32  # tables within tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,15 +76,19 @@ def shipped() -> list[str]:
 def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:
     """Read a recipe by name or file; `debug` applies its `[debug]` table, then come `changes` ("key=value")."""
     file = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
-    if not file.is_file():
+    if not os.path.isfile(file):
         if name.endswith(".toml"):
             raise UsageError(f"there is no recipe file {name}")
         raise unknown("recipe", name, shipped())
     try:
-        raw = tomllib.loads(file.read_text("utf-8"))
+        raw = parse_toml(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not TOML: {error}") from None
+    except (ValueError, OSError) as error:
+        raise UsageError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     small = raw.pop("debug", {})
+    if not isinstance(small, dict):
+        raise UsageError(f"{file}: debug is a table of keys, got {show(small)}")
     recipe = from_dict(Recipe, with_new_names(raw))
     if not recipe.out:
         recipe = override(recipe, {"out": f"runs/{file.stem}"})
@@ -90,15 +97,43 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
     return override(recipe, with_new_names(dict(map(parse_change, changes))))
 
 
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; raise ValueError for what Python reads and no recipe means."""
+    try:
+        raw = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    _check_values(raw, "", 0)
+    return raw
+
+
+def _check_values(value: Any, where: str, depth: int) -> None:
+    """Stop at a number that is not finite or has more than 64 bits, as in TOML's own rules, and at deep nesting."""
+    if depth > DEEPEST:
+        raise ValueError("it is nested too deeply")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_values(inner, f"{where}.{key}" if where else key, depth + 1 + key.count("."))
+    elif isinstance(value, list):
+        for inner in value:
+            _check_values(inner, where, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} must be a finite number, got {value}")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where} has a number of more than 64 bits")
+
+
 def parse_change(text: str) -> tuple[str, Any]:
     """Parse "train.steps=100"; the value is TOML, a bare word, or a bracketed list of bare words."""
     key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set takes key=value, got {text!r}")
+    if not equals or not key.strip() or key.count(".") > DEEPEST:
+        raise UsageError(f"--set takes key=value, got {show(text)}")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+        return key.strip(), parse_toml(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         pass
+    except ValueError as error:
+        raise UsageError(f"--set {show(text)}: {error}") from None
     value = value.strip()
     if value.startswith("[") and value.endswith("]"):
         return key.strip(), [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]

@@ -17,14 +17,19 @@ def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
     """Load tokenizer.json, vocab.txt, or vocab.json with merges.txt, whichever is there first."""
     try:
         inner = _load(folder, settings)
-    except QkvError:
-        raise
-    except Exception as error:  # the library raises plain Exception
-        raise QkvError(f"the tokenizer of {folder} is damaged: {error}") from None
+    except BaseException as error:
+        raise reason(error, f"the tokenizer of {folder} is damaged") from None
     if inner is not None and _read(folder / LIMITS).get("do_lower_case"):
         rest = [] if inner.normalizer is None else [inner.normalizer]
         inner.normalizer = normalizers.Sequence([normalizers.Lowercase(), *rest])
     return inner
+
+
+def reason(error: BaseException, what: str) -> BaseException:
+    """Return what to raise for an error of the library: it raises plain Exception, and no Exception where it panics."""
+    if isinstance(error, QkvError) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+        return error
+    return QkvError(f"{what}: {error}")
 
 
 def load_settings(folder: Path) -> dict[str, Any]:

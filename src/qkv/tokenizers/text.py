@@ -12,11 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from qkv.common.errors import UsageError
 from qkv.tokenizers.dropout import Merges, check_dropout
-from qkv.tokenizers.loading import load, load_settings
+from qkv.tokenizers.heads import head, is_enough
+from qkv.tokenizers.loading import load, load_settings, reason
 from qkv.tokenizers.spans import Places
 from qkv.tokenizers.special import named, roles, sentinels, token_settings
 from qkv.tokenizers.windows import Window, cut, sides_of, windows
@@ -109,8 +110,8 @@ class TextTokenizer:
         if dropout:
             check_dropout(self._inner, dropout)
         with _dropping(self._inner, dropout if seed is None else 0.0):
-            found = self._inner.encode_batch(_inputs(texts, pairs))
-        rows = [(e.ids, e.type_ids, [] if max_length is None else sides_of(e)) for e in found]
+            found = self._heads(_inputs(texts, pairs), max_length)
+        rows = [(e.ids, e.type_ids, [] if max_length is None or len(e) <= max_length else sides_of(e)) for e in found]
         if dropout and seed is not None:
             random = Random(seed)
             rows = [self.merges.drop(encoding, dropout, random) for encoding in found]
@@ -123,7 +124,7 @@ class TextTokenizer:
             raise UsageError("each text must be a list of words, not one string")
         # Byte-level tokens hold the space before their word, so it must be there.
         inputs = [[" " * (self._style.spaces and i > 0) + word for i, word in enumerate(text)] for text in words]
-        found = self._inner.encode_batch(inputs, is_pretokenized=True)
+        found = self._encode(inputs, is_pretokenized=True)
         rows = [(e.ids, e.type_ids, [-1 if word is None else word for word in e.word_ids]) for e in found]
         rows = [cut(row, sides_of(e), max_length) for row, e in zip(rows, found, strict=True)]
         return EncodedWords(*([row[i] for row in rows] for i in range(3)))
@@ -144,7 +145,7 @@ class TextTokenizer:
             max_length: the most tokens of a window; None for one window for each input.
             stride: the tokens that a window shares with the one before.
         """
-        found = self._inner.encode_batch(_inputs(texts, pairs))
+        found = self._encode(_inputs(texts, pairs))
         both = zip(texts, [""] * len(texts) if pairs is None else pairs, strict=True)
         return [
             windows(encoding, self._places.spans(encoding, sources), int(pairs is not None), max_length, stride)
@@ -199,6 +200,23 @@ class TextTokenizer:
         """Write the files to a folder."""
         for name, data in self.files().items():
             (folder / name).write_bytes(data)
+
+    def _encode(self, inputs: Sequence[Any], **options: bool) -> list[Encoding]:
+        try:
+            return self._inner.encode_batch(inputs, **options)
+        except BaseException as error:
+            raise reason(error, "the tokenizer cannot encode the text") from None
+
+    def _heads(self, inputs: Sequence[Any], max_length: int | None) -> list[Encoding]:
+        """Encode as much of each text as `max_length` tokens need: a token takes some 200 bytes before it is cut."""
+        if max_length is None:
+            return self._encode(inputs)
+        heads = [head(row, max_length) for row in inputs]
+        found = self._encode(heads)
+        for row, (whole, part, encoding) in enumerate(zip(inputs, heads, found, strict=True)):
+            if part is not whole and not is_enough(whole, part, encoding, max_length):
+                found[row] = self._encode([whole])[0]
+        return found
 
     @cached_property
     def _style(self) -> Style:

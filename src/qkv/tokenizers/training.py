@@ -9,6 +9,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, models, normalizers, processors
 
 from qkv.common.errors import UsageError, unknown
+from qkv.common.unicode import is_well_formed
 from qkv.tokenizers.kinds import KINDS, Budget
 from qkv.tokenizers.special import FAMILIES, Family
 from qkv.tokenizers.text import TextTokenizer
@@ -85,10 +86,8 @@ def _texts(texts: Iterable[str]) -> Iterator[str]:
     for number, text in enumerate(texts):
         if not isinstance(text, str):
             raise UsageError(f"text {number} is of type {type(text).__name__}; texts must be strings")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"text {number} holds half of a surrogate pair, which is no character") from None
+        if not is_well_formed(text):
+            raise UsageError(f"text {number} contains a lone surrogate, which is not a character")
         empty = empty and not text.strip()
         yield text
     if empty:

@@ -1,0 +1,35 @@
+"""JSON from files that anybody may have written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from qkv.data.bad_rows import BadRow
+from qkv.data.limits import CONTAINERS
+
+
+class NotJson(BadRow):
+    """A text is not JSON that can be read; the sentence is the reason without the place.
+
+    Attributes:
+        line: where, from 1.
+    """
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+def parse(text: str) -> Any:
+    """Parse JSON; refuse what is nested too deeply, or would take far more memory than its text."""
+    if text.count("{") + text.count("[") > CONTAINERS:
+        raise NotJson(f"not JSON that can be read: it contains more than {CONTAINERS:,} objects and arrays")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise NotJson(f"not JSON: {error}", error.lineno) from None
+    except ValueError as error:  # an integer of thousands of digits
+        raise NotJson(f"not JSON that can be read: {error}") from None
+    except RecursionError:
+        raise NotJson("not JSON that can be read: it is nested too deeply") from None

@@ -1,0 +1,32 @@
+"""The heads of texts that are much longer than what is kept of them."""
+
+from __future__ import annotations
+
+import re
+from operator import is_
+from typing import TypeVar, cast
+
+from tokenizers import Encoding
+
+Input = TypeVar("Input", str, "tuple[str, str]")
+
+SHORT = 1 << 16  # characters: a text of so many is encoded whole
+PER_TOKEN = 16  # characters of a token, more than any vocabulary has on average
+_SPACE = re.compile(r"\s")
+
+
+def head(text: Input, max_length: int) -> Input:
+    """Return as much of a text, or of both texts of a pair, as `max_length` tokens need; short texts stay whole."""
+    if isinstance(text, str):
+        size = max(SHORT, PER_TOKEN * max_length)
+        space = _SPACE.search(text, size, size + 1000) if len(text) > size else None
+        return text[: space.start() if space else size] if len(text) > size else text
+    sides = tuple(head(side, max_length) for side in text)
+    return text if all(map(is_, sides, text)) else cast("tuple[str, str]", sides)
+
+
+def is_enough(whole: Input, part: Input, encoding: Encoding, max_length: int) -> bool:
+    """Tell whether each text that was shortened still has all the tokens that can be kept of it."""
+    sides = encoding.sequence_ids
+    texts = zip((whole,), (part,), strict=True) if isinstance(whole, str) else zip(whole, part, strict=True)
+    return all(len(a) == len(b) or sides.count(side) >= max_length for side, (a, b) in enumerate(texts))
