@@ -72,13 +72,23 @@ def test_varlen_over_another_layout() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_flex_with_a_bias(causal: bool) -> None:
-    table = torch.randn(4, 2 * 50 + 1, device="cuda").requires_grad_()
-    compare("flex", call(causal=causal, bias=Bias(table)))
+@pytest.mark.parametrize(("window", "kv_heads", "reach"), [(None, 4, 50), (7, 4, 3), (None, 2, 300)])
+def test_biased(causal: bool, window: int | None, kv_heads: int, reach: int) -> None:
+    table = torch.randn(4, 2 * reach + 1, device="cuda").requires_grad_()
+    compare("biased", call(causal=causal, window=window, kv_heads=kv_heads, bias=Bias(table)))
 
 
+@pytest.mark.parametrize("name", ["biased", "auto"])
+def test_biased_over_another_layout(name: str) -> None:
+    table = torch.randn(4, 41, device="cuda").requires_grad_()
+    asked = call(keys=[40, 90, 210, 128, 5], causal=True, bias=Bias(table))
+    compare("biased", asked)
+    assert kernels.automatic(asked).equal(kernels.biased(asked))
+
+
+@pytest.mark.parametrize("bias", [None, Bias(torch.zeros(4, 11) + torch.arange(11))], ids=["", "bias"])
 @pytest.mark.parametrize("name", ["varlen", "auto"])
-def test_a_cache_with_slack(name: str) -> None:
+def test_a_cache_with_slack(name: str, bias: Bias | None) -> None:
     if name == "varlen" and not kernels.VARLEN_READS_SLACK:
         pytest.skip("this torch's varlen_attn takes no seqused_k")
     lengths = [9, 64, 3]

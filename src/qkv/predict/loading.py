@@ -26,7 +26,7 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
     Args:
         folder: a path, or the name of a built-in model ("en-de"); also a file of word vectors (.txt, .vec, .bin, .gz).
         device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
-        kernel: the attention kernel: auto, eager, sdpa, varlen or flex.
+        kernel: the attention kernel: auto, eager, sdpa, varlen or biased.
         dtype: float32, bfloat16 or float16.
     """
     if dtype not in DTYPES:
