@@ -37,7 +37,7 @@ test-slow: $(READY)
 	$(BIN)/pytest -m slow
 
 test-gpu: $(READY)
-	$(BIN)/pytest -m gpu
+	$(BIN)/pytest -m gpu --durations=15 tests/gpu
 
 test-kernels: $(READY)
 	$(PIP) triton
