@@ -111,3 +111,22 @@ def outputs(model: Headed, batch: Any) -> dict[str, list[torch.Tensor]]:
 
 def encoder_of(model: Headed) -> bool:
     return isinstance(model, EncoderDecoder | RecurrentSeq2Seq)
+
+
+class Whole:
+    """The same model, asked for everything."""
+
+    def __init__(self, model: Headed) -> None:
+        self.model = model
+
+    def __call__(self, batch: Any) -> Any:
+        return self.model(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def states_for(self, batch: Any, name: str | None = None) -> Any:
+        return self.model(batch)
+
+    def states_at(self, batch: Any, rows: torch.Tensor) -> torch.Tensor:
+        return self.model(batch).states[rows]

@@ -37,7 +37,7 @@ from qkv.runs.stores import valid_questions
 from qkv.tasks.answer import AnswerTask
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
-from qkv.training.run import Job
+from qkv.training.run import Job, check_compile
 
 READERS = ("classify", "regress", "tag", "answer", "embeddings")
 
@@ -46,6 +46,7 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     """Train what a recipe says."""
     check(recipe)
     where = find_device(device)
+    check_compile(recipe.train.compile, where)
     folder = Path(recipe.out)
     new = claim(folder, recipe, resume)
     try:
