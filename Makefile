@@ -37,11 +37,11 @@ test-slow: $(READY)
 	$(BIN)/pytest -m slow
 
 test-gpu: $(READY)
-	$(BIN)/pytest -m gpu
+	$(BIN)/pytest -m gpu --durations=15 tests/gpu
 
 test-kernels: $(READY)
 	$(PIP) triton
-	TRITON_INTERPRET=1 $(BIN)/pytest -rs tests/nn/test_short_attention.py tests/nn/test_small_batch_decode.py tests/objectives/test_fused.py
+	TRITON_INTERPRET=1 $(BIN)/pytest -rs tests/nn/test_biased_attention.py tests/nn/test_short_attention.py tests/nn/test_small_batch_decode.py tests/objectives/test_fused.py
 
 wheel: $(READY)
 	$(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .

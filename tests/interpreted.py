@@ -11,6 +11,7 @@ from pathlib import Path
 def run_interpreted(code: str) -> None:
     """Run a program that must end by printing "same"."""
     source = str(Path(__file__).parents[1] / "src")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "same\n", done.stderr

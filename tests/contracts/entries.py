@@ -106,3 +106,22 @@ def outputs(model: Headed, batch: Any) -> dict[str, list[torch.Tensor]]:
     if model.pooler is not None:
         found["pool"] = list(model.pooler(hidden))
     return found
+
+
+class Whole:
+    """The same model, asked for everything."""
+
+    def __init__(self, model: Headed) -> None:
+        self.model = model
+
+    def __call__(self, batch: Any) -> Any:
+        return self.model(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def states_for(self, batch: Any, name: str | None = None) -> Any:
+        return self.model(batch)
+
+    def states_at(self, batch: Any, rows: torch.Tensor) -> torch.Tensor:
+        return self.model(batch).states[rows]

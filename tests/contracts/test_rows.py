@@ -17,31 +17,12 @@ from qkv.models import catalogue
 from qkv.models.position import POSITIONS
 from qkv.models.skeleton import Headed
 from qkv.objectives import Classify, ClassifyAny, MaskedToken, Regress
-from tests.contracts.entries import LENGTHS, batch_for, make, sequences, shrink
+from tests.contracts.entries import LENGTHS, Whole, batch_for, make, sequences, shrink
 
 HEADS = ["mlm", "classify", "regress"]
 ENCODERS = {name: {"heads": HEADS} for name in ("bert-base", "roberta-base", "distilbert-base", "albert-base")}
 ENCODERS |= {"electra-small": {"heads": HEADS}, "vit-b16": {"heads": ["classify"]}}
 CLOSE = {"atol": 2e-6, "rtol": 1e-4}
-
-
-class Whole:
-    """The same model, asked for everything."""
-
-    def __init__(self, model: Headed) -> None:
-        self.model = model
-
-    def __call__(self, batch: Any) -> Any:
-        return self.model(batch)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
-
-    def states_for(self, batch: Any, name: str | None = None) -> Any:
-        return self.model(batch)
-
-    def states_at(self, batch: Any, rows: torch.Tensor) -> torch.Tensor:
-        return self.model(batch).states[rows]
 
 
 def questions(config: Any) -> list[tuple[Any, Any]]:

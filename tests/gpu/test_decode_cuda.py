@@ -1,8 +1,7 @@
-"""Recorded searches on the GPU against the ordinary ones."""
+"""Every decoder with every search on the GPU: as on the CPU in fp32, and recorded or compiled as ordinary in bf16."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -11,14 +10,35 @@ import torch
 from qkv.common.batch import Tokens
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
+from qkv.decoding.hypothesis import Hypothesis
 from qkv.models import catalogue
 from tests.contracts.entries import make, shrink
+from tests.gpu.device import DEVICE, ON_CUDA
 
 pytestmark = pytest.mark.gpu
 BATCHES = [
     [[5, 6, 7, 8, 9], [11, 3], [4, 4, 9, 20, 21, 22, 23], [8]],
     [[9, 8, 3, 5, 6], [7, 3, 11], [5, 5, 9, 21, 20, 22, 22], [18]],
 ]
+LIMITS = [9, 4, 12, 1]
+DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt": ("gpt2", {}),
+    "gpt-rotary": ("gpt2", {"position": "rotary"}),
+    "gpt-alibi": ("gpt2", {"position": "alibi"}),
+    "gpt-bucketed": ("gpt2", {"position": "bucketed"}),
+    "gpt-relative": ("gpt2", {"position": "relative"}),
+    "gpt-window": ("gpt2", {"window": 3}),
+    "t5": ("t5-small", {}),
+    "transformer": ("transformer-base", {}),
+    "rnn": ("rnn-base", {}),
+}
+RECORDED = [name for name in DECODERS if name not in ("gpt-relative", "rnn")]
+SEARCHES = {
+    "greedy": DecodingConfig(),
+    "beam": DecodingConfig(beam=3, nbest=3),
+    "sampled": DecodingConfig(sample=True, top_k=5, seed=3, nbest=2),
+}
+Found = list[list[Hypothesis]]
 
 
 class Ordinary:
@@ -32,24 +52,82 @@ class Ordinary:
         del beams, longest
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("preset", ["transformer-base", "gpt2"])
+def model_of(name: str, device: str = DEVICE, dtype: torch.dtype = torch.float32) -> Any:
+    """A random model, the same on every device."""
+    preset, changes = DECODERS[name]
+    sizes = {"dim": 64} if name == "rnn" else {"dim": 64, "num_heads": 2, "head_dim": 32}
+    config = catalogue.preset(preset)
+    sizes = {key: value for key, value in sizes.items() if hasattr(config, key)}
+    return make(shrink(config, **sizes, **changes)).to(device, dtype)
+
+
+def decoded(model: Any, sources: list[list[int]], search: DecodingConfig, *, ordinary: bool = False) -> Found:
+    device = next(model.parameters()).device
+    stepper = model.start(Tokens.of(sources, device=device))
+    first = getattr(stepper, "first", torch.zeros(len(sources), dtype=torch.int64, device=device))
+    return generate(Ordinary(stepper) if ordinary else stepper, first, end_id=17, max_lengths=LIMITS, config=search)
+
+
+def same(found: Found, wanted: Found, room: float) -> None:
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert [h.ids for h in mine] == [h.ids for h in theirs]
+        assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=room)
+
+
+def nearly(found: Found, wanted: Found, room: float) -> None:
+    """In halves two tokens may tie: where hypotheses part both say one that is as likely, and beams weigh the same."""
+    for mine, theirs in zip(found, wanted, strict=True):
+        if len(mine) > 1:
+            assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=room)
+            continue
+        (a,), (b,) = mine, theirs
+        alike = next((i for i, (x, y) in enumerate(zip(a.ids, b.ids, strict=False)) if x != y), len(a.ids))
+        assert a.scores[: alike + 1] == pytest.approx(b.scores[: alike + 1], abs=room)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("name", DECODERS)
 @torch.inference_mode()
-def test_recorded_is_ordinary(preset: str, beam: int) -> None:
-    torch.manual_seed(1)
-    config = shrink(catalogue.preset(preset), dim=64, num_heads=2)
-    model = make(dataclasses.replace(config)).cuda().to(torch.float16)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.0)  # scores far enough apart that rounding changes no choice
-    search = DecodingConfig(beam=beam, nbest=beam)
+def test_fp32_says_what_the_cpu_says(name: str, search: str) -> None:
+    mine, theirs = model_of(name), model_of(name, "cpu")
     for sources in BATCHES:
-        found = []
-        for wrap in (Ordinary, lambda stepper: stepper):
-            stepper = model.start(Tokens.of(sources, device="cuda"))
-            first = getattr(stepper, "first", torch.zeros(len(sources), dtype=torch.int64, device="cuda"))
-            found.append(generate(wrap(stepper), first, end_id=17, max_lengths=[9, 4, 12, 1], config=search))
-        for mine, theirs in zip(*found, strict=True):
-            assert [h.ids for h in mine] == [h.ids for h in theirs]
-            assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=0.05)
-    assert len(model.steppers) == 1  # one recording served both batches
+        same(decoded(mine, sources, SEARCHES[search]), decoded(theirs, sources, SEARCHES[search]), 1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("name", DECODERS)
+@torch.inference_mode()
+def test_recorded_is_ordinary(name: str, search: str, dtype: torch.dtype) -> None:
+    model, config = model_of(name, dtype=dtype if ON_CUDA else torch.float32), SEARCHES[search]
+    for sources in BATCHES:
+        found, wanted = (decoded(model, sources, config, ordinary=ordinary) for ordinary in (False, True))
+        nearly(found, wanted, 0.02 if dtype == torch.float16 else 0.15)
+        if search == "greedy" and dtype == torch.float16:
+            same(found, wanted, 0.05)
+    if ON_CUDA:
+        recorded = name in RECORDED and search != "sampled"
+        assert len(model.steppers) == int(recorded)  # one recording served both batches
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@torch.inference_mode()
+def test_first_scores_in_bf16_are_near_those_of_fp32(name: str) -> None:
+    """The same model, its weights rounded on both sides."""
+    half, whole = model_of(name, dtype=torch.bfloat16), model_of(name, "cpu", torch.bfloat16).float()
+    for sources in BATCHES:
+        found, wanted = (decoded(model, sources, DecodingConfig()) for model in (half if ON_CUDA else whole, whole))
+        for (mine,), (theirs,) in zip(found, wanted, strict=True):
+            assert mine.scores[:1] == pytest.approx(theirs.scores[:1], abs=0.2)
+
+
+@pytest.mark.skipif(not ON_CUDA, reason="steps are compiled on CUDA")
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+@pytest.mark.parametrize("name", ["gpt", "t5", "transformer"])
+@torch.inference_mode()
+def test_compiled_is_ordinary(name: str, search: str) -> None:
+    model = model_of(name, dtype=torch.float16)
+    config = SEARCHES[search]
+    compiled = DecodingConfig(beam=config.beam, nbest=config.nbest, compile=True)
+    for sources in BATCHES:
+        nearly(decoded(model, sources, compiled), decoded(model, sources, config, ordinary=True), 0.02)

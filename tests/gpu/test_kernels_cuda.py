@@ -72,13 +72,22 @@ def test_varlen_over_another_layout() -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_flex_with_a_bias(causal: bool) -> None:
-    table = torch.randn(4, 2 * 50 + 1, device="cuda").requires_grad_()
-    compare("flex", call(causal=causal, bias=Bias(table)))
+@pytest.mark.parametrize(("window", "kv_heads", "reach"), [(None, 4, 50), (7, 4, 3), (None, 2, 300)])
+def test_biased(causal: bool, window: int | None, kv_heads: int, reach: int) -> None:
+    table = torch.randn(4, 2 * reach + 1, device="cuda").requires_grad_()
+    compare("biased", call(causal=causal, window=window, kv_heads=kv_heads, bias=Bias(table)))
 
 
-@pytest.mark.parametrize("name", ["varlen", "auto"])
-def test_a_cache_with_slack(name: str) -> None:
+@pytest.mark.parametrize("name", ["biased", "auto"])
+def test_biased_over_another_layout(name: str) -> None:
+    table = torch.randn(4, 41, device="cuda").requires_grad_()
+    asked = call(keys=[40, 90, 210, 128, 5], causal=True, bias=Bias(table))
+    compare("biased", asked)
+    assert kernels.automatic(asked).equal(kernels.biased(asked))
+
+
+@pytest.mark.parametrize(("name", "biased"), [("varlen", False), ("auto", False), ("auto", True)])
+def test_a_cache_with_slack(name: str, biased: bool) -> None:
     if name == "varlen" and not kernels.VARLEN_READS_SLACK:
         pytest.skip("this torch's varlen_attn takes no seqused_k")
     lengths = [9, 64, 3]
@@ -93,7 +102,8 @@ def test_a_cache_with_slack(name: str) -> None:
     torch.manual_seed(0)
     k, v = (torch.randn(240, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     q = torch.randn(5, 4, 64, device="cuda", dtype=torch.bfloat16)
-    asked = Call(q=q, k=k, v=v, queries=Ragged.of([1, 3, 1], "cuda"), keys=keys, scale=0.125, causal=True)
+    bias = Bias(torch.randn(4, 21, device="cuda")) if biased else None
+    asked = Call(q=q, k=k, v=v, queries=Ragged.of([1, 3, 1], "cuda"), keys=keys, scale=0.125, causal=True, bias=bias)
     found = kernels.automatic(asked) if name == "auto" else kernels.varlen(asked)
     assert relative_error(found, kernels.eager(asked)) < 1e-2
 

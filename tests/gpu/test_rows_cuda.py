@@ -10,8 +10,7 @@ from qkv.common.cuda.static_shape import StaticShape
 from qkv.models import catalogue
 from qkv.objectives import Classify, MaskedToken
 from tests.common.kinds import masked, tokens
-from tests.contracts.entries import make, shrink
-from tests.contracts.test_rows import Whole
+from tests.contracts.entries import Whole, make, shrink
 
 pytestmark = pytest.mark.gpu
 

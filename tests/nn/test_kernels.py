@@ -1,6 +1,6 @@
 """Every kernel against attention written out one query at a time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -248,14 +248,33 @@ def test_varlen_says_where_it_cannot_run():
 
 
 @pytest.mark.parametrize(
-    "bias",
-    [None, Bias(torch.zeros(8, 2, 5)), Bias(torch.zeros(2, 5), torch.zeros(5, 4))],
-    ids=["none", "rows", "values"],
+    ("bias", "said"),
+    [
+        (None, "attention without a bias"),
+        (Bias(torch.zeros(8, 2, 5)), "a bias per query"),
+        (Bias(torch.zeros(2, 5), torch.zeros(5, 4)), "a bias on values"),
+        (Bias(torch.zeros(2, 5)), "torch.float64 on cpu"),
+    ],
+    ids=["none", "rows", "values", "cpu"],
 )
-def test_flex_refuses_calls_it_cannot_answer(bias, monkeypatch):
-    monkeypatch.setattr(kernels, "_compiled_flex", lambda: pytest.fail("the kernel ran"))
-    with pytest.raises(UsageError):
-        kernels.flex(plain([3, 5], bias=bias).call)
+def test_biased_refuses_calls_it_cannot_answer(bias, said, monkeypatch):
+    monkeypatch.setattr(kernels.biased_attention, "attend", lambda *_: pytest.fail("the kernel ran"))
+    with pytest.raises(UsageError, match=f"the biased kernel cannot do {said}"):
+        kernels.biased(plain([3, 5], bias=bias).call)
+
+
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("masked", [False, True])
+def test_slots_is_the_formula(window, masked):
+    """One query each over slots, filled as far as the device alone knows."""
+    lengths = torch.tensor([5, 1, 8], dtype=torch.int32)
+    keys = Ragged(torch.arange(4, dtype=torch.int32) * 8, lengths, max_length=8, num_rows=24, pitch=8, packed=False)
+    k, v, q = torch.randn(24, 2, 4), torch.randn(24, 2, 4), torch.randn(3, 2, 4)
+    call = Call(q=q, k=k, v=v, queries=Ragged.of([1] * 3), keys=keys, scale=0.5, causal=True, window=window)
+    mask = torch.zeros(3, 8).masked_fill(~keys.held, -torch.inf) if masked else None
+    found = kernels.slots(replace(call, keys=replace(keys, mask=mask)))
+    torch.testing.assert_close(found, kernels.eager(call))
+    torch.testing.assert_close(kernels.automatic(call), kernels.eager(call))
 
 
 @BOTH
@@ -285,7 +304,8 @@ def test_eager_computes_its_softmax_in_fp32_for_halves():
         ("cpu", torch.bfloat16, None, "sdpa"),
         ("cuda", torch.float32, None, "sdpa"),
         ("cuda", torch.bfloat16, None, "varlen"),
-        ("cuda", torch.float16, Bias(torch.zeros(1, 1)), "flex"),
+        ("cuda", torch.float16, Bias(torch.zeros(1, 1)), "biased"),
+        ("cuda", torch.bfloat16, Bias(torch.zeros(1, 1, 1)), "sdpa"),
         ("cuda", torch.bfloat16, Bias(torch.zeros(1, 1, 1), torch.zeros(1, 1)), "eager"),
         ("cpu", torch.float32, Bias(torch.zeros(1, 1)), "sdpa"),
     ],
@@ -309,5 +329,5 @@ def test_use_reaches_every_attention_and_auto_gives_the_choice_back():
 
 
 def test_use_names_the_nearest_kernel():
-    with pytest.raises(UsageError, match=r"'egaer'; did you mean 'eager'\?.*auto, eager, sdpa, varlen, flex"):
+    with pytest.raises(UsageError, match=r"'egaer'; did you mean 'eager'\?.*auto, eager, sdpa, varlen, biased"):
         kernels.use(nn.Sequential(Leaf()), "egaer")

@@ -3,7 +3,7 @@
     eager    softmax(q kᵀ · scale + bias) v, written out; answers everything, and is the oracle for the others
     sdpa     torch's scaled_dot_product_attention on rectangles; the default off CUDA and in fp32
     varlen   fused attention over the ragged row itself (flash, or short_attention.py); CUDA, bf16 or fp16, no bias
-    flex     FlexAttention over the ragged row; CUDA, for additive biases
+    biased   the same with a bias read by distance (biased_attention.py); CUDA, bf16 or fp16
 
 What may attend is layout + causal + window + bias. There is no padding mask: rectangles exist only inside a kernel.
 Queries stand at the end of their keys (as in a cached step): query i of L over S keys has position S - L + i.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -23,11 +22,10 @@ from torch import Tensor, nn
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
-from qkv.nn import short_attention
+from qkv.nn import biased_attention, short_attention
 from qkv.nn.dropout import drop
-from qkv.nn.rectangles import Rectangle, gather, planned, rectangles
+from qkv.nn.rectangles import Rectangle, gather, rectangles
 
-FLEX_REACH = 8192  # the longest sequence the flex kernel takes
 VARLEN_READS_SLACK = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # can be told how full key slots are
 
 
@@ -65,7 +63,7 @@ class Call:
         causal: a query sees no key after its own position.
         window: a query sees no key further than this, or None.
         bias: added to the scores, or None.
-        dropout: share of the attention weights dropped; flex cannot, and drops none.
+        dropout: share of the attention weights dropped.
     """
 
     q: Tensor
@@ -126,10 +124,8 @@ def varlen(call: Call) -> Tensor:
     rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
     borders, longest = (queries.offsets, keys.offsets), (queries.max_length, keys.max_length)
     if call.window is None and short_attention.fits(call.q, *longest):
-        # Drawn on the device, so that each replay of a recorded step drops others.
-        seed = torch.randint(2**31 - 1, (1,), device=call.q.device) if call.dropout else None
         layout = (*borders, queries.lengths, keys.lengths)
-        return short_attention.attend(*rows, *layout, seed, *longest, call.scale, call.causal, call.dropout)
+        return short_attention.attend(*rows, *layout, _seed(call), *longest, call.scale, call.causal, call.dropout)
     back = -1 if call.window is None else call.window
     ahead = 0 if call.causal else back
     if call.dropout:  # the kernel behind varlen_attn, which asks for no dropout
@@ -146,36 +142,21 @@ def varlen(call: Call) -> Tensor:
     )
 
 
-def flex(call: Call) -> Tensor:
-    """Attend with FlexAttention: the bias is read by distance inside the fused kernel. Shape: [T, N, H]."""
-    _refuse("flex", call, values=True, per_query=True, not_fused=True, other_keys=True, window=True)
-    from torch.nn.attention.flex_attention import create_block_mask
+def biased(call: Call) -> Tensor:
+    """Attend with the fused kernel that reads a bias by distance, on the row as it lies. Shape: [T, N, H]."""
+    _refuse("biased", call, values=True, per_query=True, not_fused=True, not_built=True, no_bias=True)
+    assert call.bias is not None
+    queries, keys, heads = call.queries, call.keys, call.q.shape[1]
+    rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
+    layout = (queries.offsets, keys.offsets, queries.lengths, keys.lengths)
+    kind = (call.scale, call.causal, -1 if call.window is None else call.window, call.dropout)
+    longest = (queries.max_length, keys.max_length)
+    return biased_attention.attend(*rows, call.bias.table.float(), *layout, _seed(call), *longest, *kind)[0]
 
-    layout, causal = call.queries, call.causal
-    sequence = layout.sequence_of
-    # What torch 2.11 compiles forwards and backwards: a table in the precision of q (in fp32 it does not fit beside
-    # the tiles), no captured number but a global one, no captured row of numbers in the score. So queries and keys
-    # share a layout (the distance is the difference of their rows) and the table reaches as far as any.
-    table = None if call.bias is None else _widened(call.bias).to(call.q.dtype)
 
-    def visible(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        seen = sequence[i] == sequence[j]
-        return seen & (j <= i) if causal else seen
-
-    def biased(score: Tensor, _b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return score if table is None else score + table[h, (j - i).clamp(-FLEX_REACH, FLEX_REACH) + FLEX_REACH]
-
-    rows = layout.num_rows
-    blocks = planned(
-        layout,
-        layout,
-        ("blocks", causal),
-        lambda: create_block_mask(visible, None, None, rows, rows, device=call.q.device),
-    )
-    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (call.q, call.k, call.v))
-    grouped = call.q.shape[1] != call.k.shape[1]
-    out = _compiled_flex()(q, k, v, score_mod=biased, block_mask=blocks, scale=call.scale, enable_gqa=grouped)
-    return out.squeeze(0).transpose(0, 1)
+def _seed(call: Call) -> Tensor | None:
+    """Draw what dropout is drawn from, on the device: each replay of a recorded step drops others."""
+    return torch.randint(2**31 - 1, (1,), device=call.q.device) if call.dropout else None
 
 
 def slots(call: Call) -> Tensor:
@@ -186,15 +167,18 @@ def slots(call: Call) -> Tensor:
     heads, number = call.q.shape[1], call.keys.num_sequences
     k, v = (_repeat_heads(x.unflatten(0, (number, -1)).transpose(1, 2), heads) for x in (call.k, call.v))
     mask = call.keys.held if call.keys.mask is None else call.keys.mask
+    if call.window is not None:
+        far = torch.arange(mask.shape[1], device=mask.device) < call.keys.lengths.unsqueeze(1) - 1 - call.window
+        mask = mask.masked_fill(far, False if mask.dtype == torch.bool else -math.inf)
     q = call.q.unsqueeze(2)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None], scale=call.scale).squeeze(2)
 
 
 def _one_each(call: Call) -> bool:
-    return call.queries.pitch == 1 and call.bias is None and call.window is None and not call.dropout
+    return call.queries.pitch == 1 and call.bias is None and not call.dropout
 
 
-KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "flex": flex}
+KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "biased": biased}
 
 
 def automatic(call: Call) -> Tensor:
@@ -203,8 +187,8 @@ def automatic(call: Call) -> Tensor:
     keys = call.keys
     if keys.pitch is not None and not keys.packed and keys.max_length == keys.pitch and _one_each(call):
         return slots(call)
-    reachable = keys is call.queries and call.window is None and keys.max_length <= FLEX_REACH
-    if (name == "varlen" and not keys.packed and not VARLEN_READS_SLACK) or (name == "flex" and not reachable):
+    unread = name == "varlen" and not keys.packed and not VARLEN_READS_SLACK
+    if unread or (name == "biased" and not biased_attention.fits(call.q.device, call.q.shape[-1])):
         name = "sdpa"
     return KERNELS[name](call)
 
@@ -213,9 +197,9 @@ def choice(device: str, dtype: torch.dtype, bias: Bias | None) -> str:
     """Name the kernel `automatic` takes."""
     if bias is not None and bias.values is not None:
         return "eager"
-    if fusable(device, dtype):
-        return "varlen" if bias is None else "flex"
-    return "sdpa"
+    if not fusable(device, dtype) or (bias is not None and bias.table.dim() == 3):
+        return "sdpa"
+    return "varlen" if bias is None else "biased"
 
 
 def fusable(device: str, dtype: torch.dtype) -> bool:
@@ -229,9 +213,12 @@ def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype) -> bo
     That is attention in the fused kernels, no position that asks the host, and no recurrence.
     """
     modules = list(model.modules())
-    chosen = [m.kernel is automatic for m in modules if hasattr(m, "kernel")]
+    chosen: list[Any] = [m for m in modules if hasattr(m, "kernel")]
     fixed = all(getattr(m, "fixed_shapes", True) for m in modules)
-    return fusable(device.type, dtype) and bool(chosen) and all(chosen) and fixed
+    if not (fusable(device.type, dtype) and chosen and fixed and all(m.kernel is automatic for m in chosen)):
+        return False
+    plain = not any(getattr(m, "adds_bias", False) for m in modules)
+    return plain or biased_attention.fits(device, max(m.head_dim for m in chosen))
 
 
 def use(model: nn.Module, name: str) -> None:
@@ -350,37 +337,25 @@ def _refuse(
     call: Call,
     *,
     bias: bool = False,
+    no_bias: bool = False,
     values: bool = False,
     per_query: bool = False,
     not_fused: bool = False,
+    not_built: bool = False,
     slack: bool = False,
-    other_keys: bool = False,
-    window: bool = False,
 ) -> None:
     """Stop a call that a kernel asked for by name cannot answer; the flags say what it lacks."""
-    given = call.bias
+    given, device, width = call.bias, call.q.device, call.q.shape[-1]
     reasons = {
         "an additive bias": bias and given is not None,
+        "attention without a bias": no_bias and given is None,
         "a bias on values": values and given is not None and given.values is not None,
         "a bias per query": per_query and given is not None and given.table.dim() == 3,
-        "a bias with a window": window and call.window is not None,
-        "keys of another layout": other_keys and call.keys is not call.queries,
         "keys with slack before torch 2.12": slack and not call.keys.packed,
-        f"{call.q.dtype} on {call.q.device.type}": not_fused and not fusable(call.q.device.type, call.q.dtype),
+        f"{call.q.dtype} on {device.type}": not_fused and not fusable(device.type, call.q.dtype),
+        f"heads of {width} here (it needs Triton and at most {biased_attention.WIDEST})": not_built
+        and not biased_attention.fits(device, width),
     }
     for reason, holds in reasons.items():
         if holds:
             raise UsageError(f"the {name} kernel cannot do {reason}; use kernel 'auto' or 'eager'")
-
-
-def _widened(bias: Bias) -> Tensor:
-    """Repeat the end columns until the table reaches `FLEX_REACH`. Shape: [N, R] -> [N, 2 · FLEX_REACH + 1]."""
-    more = FLEX_REACH - bias.reach
-    return F.pad(bias.table.unsqueeze(0), (more, more), mode="replicate").squeeze(0)
-
-
-@cache
-def _compiled_flex() -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return torch.compile(flex_attention, dynamic=True)

@@ -92,6 +92,7 @@ class NoPosition(nn.Module):
     """No position inside attention: order comes from the embeddings, from the causal order, or not at all."""
 
     fixed_shapes = True  # what it does depends on shapes alone, so that a step can be recorded
+    adds_bias = False  # it adds a bias to the scores, which not every kernel can
 
     def place(self, place: Place, num_layers: int) -> list[Placement]:
         """Return the placement of each layer."""
@@ -110,7 +111,7 @@ class _WithBias(Placement):
 class BucketedPosition(NoPosition):
     """One learned scalar per head and bucket: exact for near distances, logarithmic up to `max_distance`."""
 
-    fixed_shapes = False
+    adds_bias = True
 
     def __init__(self, num_heads: int, *, num_buckets: int = 32, max_distance: int = 128, causal: bool = False) -> None:
         super().__init__()
@@ -141,7 +142,7 @@ class BucketedPosition(NoPosition):
 class AlibiPosition(NoPosition):
     """-slope · |distance| on each head; nothing is learned, and longer sequences need nothing new."""
 
-    fixed_shapes = False
+    adds_bias = True
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
@@ -158,8 +159,8 @@ class AlibiPosition(NoPosition):
         """Return one bias for all layers."""
         reach = max(place.keys.max_length - 1, 0)
         distance = torch.arange(-reach, reach + 1, device=place.positions.device).abs()
-        slopes = torch.tensor(self.slopes(), device=place.positions.device)
-        return [_WithBias(Bias(-slopes.unsqueeze(1) * distance))] * num_layers
+        # Head by head: a list of numbers would wait for the device, which a recorded step must not.
+        return [_WithBias(Bias(torch.stack([-slope * distance for slope in self.slopes()])))] * num_layers
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ def load(
     Args:
         folder: a path, or the name of a built-in model ("en-de"); also a file of word vectors (.txt, .vec, .bin, .gz).
         device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
-        kernel: the attention kernel: auto, eager, sdpa, varlen or flex.
+        kernel: the attention kernel: auto, eager, sdpa, varlen or biased.
         dtype: float32, bfloat16 or float16.
         verify: check every file that qkv wrote against the SHA-256 in the folder's qkv_digests.json. False takes a
             folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the

@@ -36,7 +36,7 @@ from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
-from qkv.training.run import Job
+from qkv.training.run import Job, check_compile
 
 
 def run_recipe(
@@ -46,6 +46,7 @@ def run_recipe(
     own = own or Own()
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
+    check_compile(recipe.train.compile, where)
     folder = Path(recipe.out)
     new = claim(folder, recipe, resume)
     try:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
 from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.cuda.triton import buildable
-from qkv.common.errors import QkvError, unknown
+from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.nn.kernels import recordable
 from qkv.objectives.parts import Losses
 from qkv.training.averaging import MovingAverage
@@ -31,6 +31,15 @@ COMPILING_PAYS = 1e17  # products and sums of a run: some minutes of a large GPU
 MANY_STEPS = 8_000  # however small: compiled, a step has fewer kernels and takes some milliseconds less
 # Padded rows of scores would be copied where a kernel or a bias of our own needs them as they are.
 COMPILING: dict[str, Any] = {"comprehensive_padding": False}
+
+
+def check_compile(mode: str, device: torch.device) -> None:
+    """Refuse to compile where it cannot be done."""
+    if mode == "yes" and device.type == "cuda" and not buildable(device):
+        raise UsageError(
+            "train.compile = yes needs Triton, a C compiler and Python's headers, and something of that is missing "
+            "here: use auto, record or no"
+        )
 
 
 @dataclass(frozen=True)

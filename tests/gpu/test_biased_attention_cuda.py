@@ -1,0 +1,107 @@
+"""The kernel for biases by distance on CUDA: precisions, dropout, compiled and recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from qkv.common.ragged import Ragged
+from qkv.nn.kernels import Bias, Call, biased, eager
+
+pytestmark = pytest.mark.gpu
+CASES = [
+    ([3, 7, 1, 0, 5], None, True, 4),
+    ([3, 70, 1, 0, 500], None, False, 128),
+    ([3, 70, 1, 0, 500], None, True, 128),
+    ([17, 1, 66], [17, 33, 140], True, 20),
+]
+
+
+@pytest.mark.parametrize("width", [16, 24, 64, 128])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("q_lengths", "k_lengths", "causal", "reach"), CASES)
+def test_values_and_gradients_are_those_of_the_formula(
+    q_lengths: list[int], k_lengths: list[int] | None, causal: bool, reach: int, dtype: torch.dtype, width: int
+) -> None:
+    torch.manual_seed(0)
+    queries = Ragged.of(q_lengths, "cuda")
+    keys = queries if k_lengths is None else Ragged.of(k_lengths, "cuda")
+    q = torch.randn(queries.num_rows, 3, width, device="cuda", dtype=dtype)
+    k, v = torch.randn(keys.num_rows, 2, 3, width, device="cuda", dtype=dtype).unbind(1)  # rows that lie apart
+    table = torch.randn(3, 2 * reach + 1, device="cuda")
+    given = [x.detach().requires_grad_() for x in (q, k, v, table)]
+    exact = [x.detach().float().requires_grad_() for x in (q, k, v, table)]
+    layouts = {"queries": queries, "keys": keys, "scale": width**-0.5, "causal": causal}
+    found = biased(Call(q=given[0], k=given[1], v=given[2], bias=Bias(given[3]), **layouts))
+    wanted = eager(Call(q=exact[0], k=exact[1], v=exact[2], bias=Bias(exact[3]), **layouts))
+    asked = torch.randn_like(q)
+    near(found, wanted, 0.01)
+    mine = torch.autograd.grad(found, given, asked)
+    for one, other in zip(mine, torch.autograd.grad(wanted, exact, asked.float()), strict=True):
+        near(one, other, 0.02)
+
+
+def near(found: Tensor, wanted: Tensor, room: float) -> None:
+    assert found.isfinite().all()
+    assert (found.float() - wanted).norm() <= room * wanted.norm() + 1e-4
+
+
+def still(lengths: list[int], share: float) -> Call:
+    """Equal weights over values that are the places themselves: what comes out is what was left of each weight."""
+    layout = Ragged.of(lengths, "cuda")
+    places = torch.cat([torch.eye(128, device="cuda", dtype=torch.bfloat16)[:n] for n in lengths])
+    v = places[:, None].expand(-1, 2, -1).contiguous().requires_grad_()
+    zero, table = torch.zeros_like(v), torch.zeros(2, 1, device="cuda")
+    return Call(q=zero, k=zero, v=v, queries=layout, keys=layout, scale=0.1, bias=Bias(table), dropout=share)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_dropout_leaves_the_same_weights_forwards_and_backwards(compiled: bool) -> None:
+    torch.manual_seed(0)
+    lengths, share = [100, 7, 40], 0.25
+    call = still(lengths, share)
+
+    def work(x: Tensor) -> Tensor:
+        return biased(replace(call, v=x))
+
+    run = torch.compile(work) if compiled else work
+    found = run(call.v)
+    assert not run(call.v).equal(found)
+    asked = torch.randn_like(found)
+    (gradient,) = torch.autograd.grad(found, call.v, asked)
+    parts = (x.float().split(lengths) for x in (found, gradient, asked))
+    for left, back, given, n in zip(*parts, lengths, strict=True):
+        weights = left[..., :n] * n
+        assert (weights.eq(0) | (weights - 1 / (1 - share)).abs().lt(0.02)).all()
+        if n > 30:
+            assert abs(weights.eq(0).float().mean() - share) < 0.06
+        wanted = torch.einsum("qnk,qnh->knh", left[..., :n], given)
+        torch.testing.assert_close(back, wanted, atol=3e-2, rtol=3e-2)
+
+
+def test_a_recorded_pass_drops_others_at_each_replay() -> None:
+    call = still([100, 5], 0.5)
+    with torch.no_grad():
+        biased(call)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = biased(call)
+    found = []
+    for _ in range(2):
+        graph.replay()
+        found.append(out.clone())
+    assert not found[0].equal(found[1])
+
+
+def test_gradients_have_the_same_bits_each_time() -> None:
+    torch.manual_seed(0)
+    layout = Ragged.of([300, 5, 128, 77], "cuda")
+    q, k, v = (torch.randn(510, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+    table = torch.randn(4, 257, device="cuda", requires_grad=True)
+    call = Call(q=q, k=k, v=v, queries=layout, keys=layout, scale=1.0, bias=Bias(table))
+    first, second = (torch.autograd.grad(biased(call).float().square().sum(), (q, k, v, table)) for _ in range(2))
+    assert all(a.equal(b) for a, b in zip(first, second, strict=True))
