@@ -16,7 +16,7 @@ from torch import Tensor
 import qkv
 from qkv.common.batch import Labelled
 from qkv.common.outputs import LossOutput
-from qkv.objectives.parts import Losses, number_asked
+from qkv.objectives.parts import Losses, count_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Focal:
 
     def counts(self, batch: Labelled) -> dict[str, Tensor]:
         """The number of targets of each part."""
-        return {"focal": number_asked(batch.labels)}
+        return {"focal": count_targets(batch.labels)}
 
     def __call__(self, model: Any, batch: Labelled) -> Losses:
         """Return each part as a sum and a count, so that the loss does not depend on how a step is cut."""

@@ -36,6 +36,18 @@ FAMILIES: dict[str, Family] = {
 PRESETS: dict[str, Config] = {name: config for family in FAMILIES.values() for name, config in family.presets.items()}
 
 
+def add_family(name: str, family: Family) -> None:
+    """Add a family of your own to the catalogue; its presets and folders then work like any other's."""
+    if FAMILIES.get(name) == family:  # where a module is imported again
+        return
+    if name in FAMILIES:
+        raise UsageError(f"there is a family {name} already: choose another name")
+    if taken := family.presets.keys() & PRESETS.keys():
+        raise UsageError(f"there is a preset {min(taken)} already: choose another name")
+    FAMILIES[name] = family
+    PRESETS.update(family.presets)
+
+
 def preset(name: str, **changes: Any) -> Config:
     """Return a preset's config, with some numbers changed."""
     if name not in PRESETS:

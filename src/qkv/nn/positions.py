@@ -101,10 +101,13 @@ class NoPosition(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class _WithBias(Placement):
+class BiasPlacement(Placement):
+    """Adds a bias to the scores of a layer."""
+
     bias: Bias
 
     def attend(self, call: Call, kernel: Kernel) -> Tensor:
+        """Ask the kernel, with the bias."""
         return kernel(replace(call, bias=self.bias))
 
 
@@ -123,7 +126,7 @@ class BucketedPosition(NoPosition):
         reach = self.max_distance
         distance = torch.arange(-reach, reach + 1, device=place.positions.device)
         bias = Bias(self.table(self.bucket(distance)).t())
-        return [_WithBias(bias)] * num_layers
+        return [BiasPlacement(bias)] * num_layers
 
     def bucket(self, distance: Tensor) -> Tensor:
         """Sort distances (key minus query) into buckets."""
@@ -160,7 +163,7 @@ class AlibiPosition(NoPosition):
         reach = max(place.keys.max_length - 1, 0)
         distance = torch.arange(-reach, reach + 1, device=place.positions.device).abs()
         # Head by head: a list of numbers would wait for the device, which a recorded step must not.
-        return [_WithBias(Bias(torch.stack([-slope * distance for slope in self.slopes()])))] * num_layers
+        return [BiasPlacement(Bias(torch.stack([-slope * distance for slope in self.slopes()])))] * num_layers
 
 
 @dataclass(frozen=True, eq=False)

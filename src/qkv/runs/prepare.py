@@ -50,11 +50,12 @@ class Prepared:
 def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> Prepared:
     """Make tokenizer, model and data; what an earlier try has made is taken as it is."""
     own = own or Own()
-    task = own.task_for(recipe).resolved(say)
+    task = own.task_for(recipe)
     start = read_folder(recipe.model.init) if recipe.model.init else None
     tokenizer = start.tokenizer if start else None
     facts: dict[str, Any] = {}
     if own.batches is None:
+        task = task.resolved(say)
         if task.reads_text and tokenizer is None:
             tokenizer = _tokenizer(recipe, task, folder, say)
         facts = task.survey(task.examples(task.data.train), say)
