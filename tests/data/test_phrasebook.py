@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from qkv.common.errors import UsageError
-from qkv.data.phrasebook import part, phrasebook, sentence, split
+from qkv.data.phrasebook import part, phrasebook, sentence, split, verbs
 from qkv.data.phrasebook import words as lexicon
 
 VOWEL = "[aeiouyâàéèêîôœAÉÎO]"
@@ -180,7 +180,7 @@ def test_word_order_differs(pairs):
     forms = {a.english: set(a.french) for a in lexicon.ADJECTIVES}
     forms |= {n.english[i]: {n.french[i]} for n in lexicon.NOUNS for i in (0, 1)}
     forms |= {"him": {"le", "lui"}, "her": {"la"}, "them": {"les"}, "often": {"souvent"}, "always": {"toujours"}}
-    forms |= {verb.english[2]: {verb.participle} for verb in lexicon.DIRECT}
+    forms |= {verb.english[2]: {verb.participle} for verb in verbs.DIRECT}
     crossed = sum(_crosses(english, french, forms) for english, french in pairs)
     assert crossed > 0.3 * len(pairs)
 
@@ -236,7 +236,7 @@ def test_a_negative_count_is_refused():
 
 def test_the_lexicon_is_whole():
     tables = [table for table in vars(lexicon).values() if isinstance(table, tuple)]
-    verbs = [word for table in tables for word in table if isinstance(word, lexicon.Verb)]
+    verbs = [word for table in tables for word in table if isinstance(word, verbs.Verb)]
     assert len(verbs) >= 40
     for verb in verbs:
         assert (len(verb.english), len(verb.present)) == (4, 6), verb

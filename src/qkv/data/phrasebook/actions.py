@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from qkv.data.phrasebook import words
+from qkv.data.phrasebook import verbs, words
 from qkv.data.phrasebook.clauses import Clause
 from qkv.data.phrasebook.dice import Dice
 from qkv.data.phrasebook.forms import agreed
@@ -27,7 +27,7 @@ from qkv.data.phrasebook.phrases import (
     you,
 )
 from qkv.data.phrasebook.phrases import subject as draw_subject
-from qkv.data.phrasebook.words import Verb
+from qkv.data.phrasebook.verbs import Verb
 
 Pair = tuple[Words, Words]
 THINGS = ("animal", "food", "mass", "drink", "text", "thing", "clothes", "vehicle", "home", "place", "opening")
@@ -109,19 +109,19 @@ def _on(dice: Dice, plan: Plan, verbs: Sequence[Verb], role: str = "object") -> 
 
 def act(dice: Dice, plan: Plan) -> Clause:
     """Someone does something to something."""
-    clause = _on(dice, plan, words.DIRECT)
+    clause = _on(dice, plan, verbs.DIRECT)
     settled = clause.thing is not None and clause.thing.kind in SETTLED
     return clause if settled or dice.chance(0.75) else replace(clause, rest=(place(dice),))
 
 
 def talk(dice: Dice, plan: Plan) -> Clause:
     """Someone talks to someone, or about something."""
-    return _on(dice, plan, words.HEARERS) if dice.chance(0.6) else _on(dice, plan, words.TOPICS)
+    return _on(dice, plan, verbs.HEARERS) if dice.chance(0.6) else _on(dice, plan, verbs.TOPICS)
 
 
 def give(dice: Dice, plan: Plan) -> Clause:
     """Someone gives something to someone: as a pronoun it comes first in both languages."""
-    clause = begin(dice, plan, words.GIFTS)
+    clause = begin(dice, plan, verbs.GIFTS)
     clause = replace(clause, thing=noun_phrase(dice, clause.verb.what, "negated" if clause.negation else "object"))
     whom = _whom(dice, clause, plan) if dice.chance(0.4) else None
     if whom is not None:
@@ -132,7 +132,7 @@ def give(dice: Dice, plan: Plan) -> Clause:
 
 def live(dice: Dice, plan: Plan) -> Clause:
     """Someone sleeps, sings or plays: somewhere, somehow or with someone."""
-    clause = begin(dice, plan, words.ALONE)
+    clause = begin(dice, plan, verbs.ALONE)
     active = clause.verb.english[0] in words.WAYS_OF
     how = dice.pick((place, place, _way, _company) if active else (place,))
     return replace(clause, rest=(how(dice),))
@@ -140,43 +140,43 @@ def live(dice: Dice, plan: Plan) -> Clause:
 
 def move(dice: Dice, plan: Plan) -> Clause:
     """Someone goes, comes, stays or falls; French says it with être."""
-    verbs, where = dice.pick(
+    some, where = dice.pick(
         (
-            (words.STAYS, place),
-            (words.GOES, _goal),
-            (words.GOES, _goal),
-            (words.COMES, _origin),
-            (words.LEAVES, _company),
+            (verbs.STAYS, place),
+            (verbs.GOES, _goal),
+            (verbs.GOES, _goal),
+            (verbs.COMES, _origin),
+            (verbs.LEAVES, _company),
         )
     )
-    clause = begin(dice, plan, verbs)
+    clause = begin(dice, plan, some)
     return replace(clause, rest=(where(dice),))
 
 
 def rise(dice: Dice, plan: Plan) -> Clause:
     """Someone gets up or rests, which French does to oneself."""
-    clause = begin(dice, plan, words.SELVES)
+    clause = begin(dice, plan, verbs.SELVES)
     return replace(clause, rest=(place(dice),)) if clause.verb.english[0] == "rest" else clause
 
 
 def own(dice: Dice, plan: Plan) -> Clause:
     """Someone has, knows or needs something."""
-    return _on(dice, plan, words.STATES) if dice.chance(0.7) else _on(dice, plan, words.NEEDS)
+    return _on(dice, plan, verbs.STATES) if dice.chance(0.7) else _on(dice, plan, verbs.NEEDS)
 
 
 def taste(dice: Dice, plan: Plan) -> Clause:
     """Someone likes something, or is afraid of it: French names all of it with an article."""
-    return _on(dice, plan, words.TASTES if dice.chance(0.8) else words.FEARS, "general")
+    return _on(dice, plan, verbs.TASTES if dice.chance(0.8) else verbs.FEARS, "general")
 
 
 def feel(dice: Dice, plan: Plan) -> Clause:
     """Someone is hungry, which French has."""
-    return begin(dice, plan, words.FEELINGS)
+    return begin(dice, plan, verbs.FEELINGS)
 
 
 def reside(dice: Dice, plan: Plan) -> Clause:
     """Someone lives somewhere."""
-    return replace(begin(dice, plan, words.LIVES), rest=(place(dice, inside=False),))
+    return replace(begin(dice, plan, verbs.LIVES), rest=(place(dice, inside=False),))
 
 
 def stand(dice: Dice, plan: Plan) -> Clause:
@@ -208,8 +208,8 @@ def age(dice: Dice, plan: Plan) -> Clause:
     return replace(clause, rest=(((number, "years", "old"), (nombre, "ans")),))
 
 
-BE = replace(words.BE, who=(*THINGS, "person", "family", "nature"))
-AGE = replace(words.HAVE, english=words.BE.english, who=words.BEINGS)
+BE = replace(verbs.BE, who=(*THINGS, "person", "family", "nature"))
+AGE = replace(verbs.HAVE, english=verbs.BE.english, who=verbs.BEINGS)
 # What happens at a time, and what just is.
 EVENTS: tuple[Action, ...] = (act,) * 10 + (give,) * 4 + (live,) * 3 + (move,) * 3 + (talk,) * 2 + (rise,)
 STATES: tuple[Action, ...] = (own, own, own, taste, taste, taste, be, be, be, stand, stand, reside, work, age, feel)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from qkv.data.phrasebook.forms import agreed_participle
 from qkv.data.phrasebook.phrases import HIM, Phrase, Words
-from qkv.data.phrasebook.words import HELPERS, Verb
+from qkv.data.phrasebook.verbs import HELPERS, Verb
 
 BE = ("am", "are", "is", "are", "are", "are")
 REFLEXIVE = ("me", "te", "se", "nous", "vous", "se")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from qkv.data.phrasebook import words
+from qkv.data.phrasebook import verbs, words
 from qkv.data.phrasebook.actions import BE, EVENTS, STATES, THINGS, Pair, Plan, act, be, begin, place, quality
 from qkv.data.phrasebook.clauses import Clause, english, french
 from qkv.data.phrasebook.dice import Dice
@@ -20,7 +20,7 @@ ASKING: tuple[Pair, ...] = (((), ()), ((), ()), (("why",), ("pourquoi",)), (("wh
 BECAUSE: Pair = (("because",), ("parce", "que"))
 AND: Pair = (("and",), ("et",))
 BUT: Pair = ((",", "but"), (",", "mais"))
-ON_THINGS = tuple(verb for verb in words.DIRECT if "person" not in verb.what)
+ON_THINGS = tuple(verb for verb in verbs.DIRECT if "person" not in verb.what)
 # What is done to a thing first, and what may be done to it then.
 FIRST = ("buy", "find", "choose", "take", "write", "meet", "invite", "help", "forget", "lose")
 THEN = (
@@ -103,7 +103,7 @@ def there(dice: Dice) -> Draft:
     thing = noun_phrase(dice, kinds, "none" if none else "there")
     where = place(dice, things=True)
     subject = Phrase(english=("there",), french=("il",), person=thing.person, plural=thing.plural)
-    clause = Clause(subject=subject, verb=words.THERE_IS, thing=thing, rest=(where,))
+    clause = Clause(subject=subject, verb=verbs.THERE_IS, thing=thing, rest=(where,))
     if none:  # English says it with the noun, French with the verb
         bare = thing.english[1:] if thing.english[0] == "a" else thing.english
         told = english(replace(clause, thing=replace(thing, english=("no", *bare))))
@@ -145,11 +145,11 @@ def _joined(joint: Pair, first: Pair, second: Pair) -> Pair:
 def chain(dice: Dice) -> Draft:
     """Do two things to one object: a pronoun takes its gender from the noun before."""
     tense = dice.pick(SIMPLE_TENSES)
-    first = begin(dice, Plan(tense=tense, calm=True), [verb for verb in words.DIRECT if verb.english[0] in FIRST])
+    first = begin(dice, Plan(tense=tense, calm=True), [verb for verb in verbs.DIRECT if verb.english[0] in FIRST])
     thing = noun_phrase(dice, first.verb.what, "object")
     then = THEN_SEARCH if first.verb.english[0] in ("forget", "lose") else THEN
-    verbs = [v for v in words.DIRECT if v.english[0] in then and thing.kind in v.what and v != first.verb]
-    second = begin(dice, Plan(tense=tense, who=echo(first.subject), second=True), verbs)
+    able = [v for v in verbs.DIRECT if v.english[0] in then and thing.kind in v.what and v != first.verb]
+    second = begin(dice, Plan(tense=tense, who=echo(first.subject), second=True), able)
     second = replace(second, person=echo(thing), adverb=None)
     joint = BUT if second.negation else AND
     return _joined(joint, _said(replace(first, thing=thing)), _said(second)), "."
@@ -168,7 +168,7 @@ def contrast(dice: Dice) -> Draft:
 
 def report(dice: Dice) -> Draft:
     """Say what someone says or thinks."""
-    outer = begin(dice, Plan(calm=True), words.SAYS)
+    outer = begin(dice, Plan(calm=True), verbs.SAYS)
     again = echo(outer.subject) if dice.chance(0.3) else None
     if dice.chance(0.3):
         inner = _said(dice.pick(STATES)(dice, Plan(who=again, second=True)))
