@@ -286,7 +286,7 @@ def _(
     d_out: Tensor, out: Tensor, lse: Tensor, q: Tensor, k: Tensor, v: Tensor, table: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     del d_out, out, lse
-    return *(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), torch.empty_like(table)  # type: ignore[return-value]
+    return *(torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)), table.new_empty(table.shape)  # type: ignore[return-value]
 
 
 def _by_distance(squares: Tensor, lowest: int, reach: int) -> Tensor:
