@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +41,11 @@ class KeyValueCache:
         self._memory: dict[int, tuple[Tensor, Tensor]] = {}
         self._rows = torch.zeros(0, dtype=torch.int64)
         self._shared: Tensor | None = None  # how many first tokens two slots share; None: none. [slots, slots]
+
+    @property
+    def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
+        """Keys and values of each layer so far. Shape: [S, K, H] each."""
+        return self._layers
 
     def begin(self, queries: Ragged) -> None:
         """Make room for new tokens; sets `keys`, the layout of all tokens, and `positions` of the new ones."""

@@ -53,7 +53,7 @@ class StaticCache(KeyValueCache):
 
     def adopt(self, cache: KeyValueCache, copies: int) -> None:
         """Copy the contents of another cache, each of its slots `copies` times."""
-        for layer, pair in cache._layers.items():
+        for layer, pair in cache.layers.items():
             for mine, theirs in zip(self.room(layer, pair[0], *pair[0].shape[1:]), pair, strict=True):
                 held = theirs.unflatten(0, (-1, cache.capacity)).repeat_interleave(copies, 0)[:, : self.capacity]
                 mine.unflatten(0, (self.num_sequences, self.capacity))[:, : held.shape[1]].copy_(held)
