@@ -55,7 +55,7 @@ def steppers(model: Any, prompts: list[list[int]], capacity: int = 12) -> tuple[
 
 def held(stepper: FixedPrompts) -> Tensor:
     """Everything in the cache. Shape: [layers, 2, slots, capacity, K, H]."""
-    pairs = [torch.stack(stepper.cache._layers[layer]) for layer in sorted(stepper.cache._layers)]
+    pairs = [torch.stack(stepper.cache.layers[layer]) for layer in sorted(stepper.cache.layers)]
     return torch.stack(pairs).unflatten(2, (-1, stepper.cache.capacity))
 
 
@@ -94,7 +94,7 @@ def test_prompts_of_one_token_and_no_biases() -> None:
         if isinstance(module, nn.Linear):
             module.bias = None
     plain, few, ids = steppers(model, [[3], [7]])
-    assert not few.cache._layers
+    assert not few.cache.layers
     for _ in range(2):
         torch.testing.assert_close(few.step(ids), plain.step(ids), atol=3e-6, rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""What a model is given: token batches and image batches, as types."""
+"""Batches: what a model and its objective are given, as types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from qkv.common.cuda.static_shape import StaticShape
 
-IGNORED = -100  # a target that is not asked for
+IGNORED = -100  # a target that does not count, as in torch
 UNITS = {"tok": "tokens", "img": "images", "words": "words"}
 
 
@@ -40,7 +40,7 @@ class Batch:
 
     @property
     def size(self) -> Size:
-        """How much the batch holds, as a person would count it."""
+        """How much the batch holds."""
         return _tokens(self)
 
     @property
@@ -54,10 +54,10 @@ class Batch:
         return False
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Self:
-        """Bring the batch to a static shape, with nothing asked of the fillers.
+        """Bring the batch to a static shape; fillers have no targets.
 
         Args:
-            shape: the numbers of rows, sequences and targets that the batch shall have.
+            shape: the numbers of rows, sequences and targets to reach.
             layouts: its layouts with fillers, in the order of `layouts(batch)`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no static shape")
@@ -69,9 +69,9 @@ class Tokens(Batch):
 
     Attributes:
         ids: Shape: [T].
-        layout: where each sequence lies.
-        segments: which of the sentences each token belongs to (BERT), or None for all in the first. Shape: [T].
-        positions: the learned position each token takes, or None for its place in its sequence. Shape: [T].
+        layout: which rows belong to which sequence.
+        segments: the sentence each token belongs to (BERT), or None if all belong to the first. Shape: [T].
+        positions: the learned position of each token, or None for its place in its sequence. Shape: [T].
     """
 
     ids: Tensor
@@ -87,7 +87,7 @@ class Tokens(Batch):
         vocab_size: int | None = None,
         device: torch.device | str | None = None,
     ) -> Tokens:
-        """Pack lists of ids, checked where `vocab_size` is given."""
+        """Pack lists of ids. With `vocab_size`, every id is checked."""
         if vocab_size is not None or not all(map(len, sequences)) or not sequences:
             check(sequences, "id", vocab_size)
         if segments is not None and [len(s) for s in segments] != [len(s) for s in sequences]:
@@ -112,7 +112,7 @@ class Tokens(Batch):
 
 
 def check(sequences: Sequence[Sequence[int]], what: str, size: int | None) -> None:
-    """Stop what cannot be a batch: nothing in it, an empty sequence, a number outside 0 ... size - 1."""
+    """Raise an error for an empty batch, an empty sequence, or a number outside 0 ... size - 1."""
     if not sequences:
         raise UsageError("the batch is empty: at least one sequence of ids is needed")
     for number, sequence in enumerate(sequences):
@@ -150,11 +150,11 @@ class Pairs(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Following(Batch):
-    """Tokens whose next token is asked for (causal language modelling).
+    """Tokens and the token after each of them (causal language modelling).
 
     Attributes:
-        tokens: what is read.
-        wanted: the token after each, -100 where nothing is asked. Shape: [T].
+        tokens: the input.
+        wanted: the targets, the token after each; -100 where there is none. Shape: [T].
     """
 
     tokens: Tokens
@@ -162,20 +162,20 @@ class Following(Batch):
     is_static = True
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Following:
-        """Ask for no token after a filler."""
+        """Give fillers no next token."""
         return Following(self.tokens.padded(layouts[0]), pad(self.wanted, shape.rows[0], IGNORED))
 
 
 @dataclass(frozen=True, eq=False)
 class Masked(Batch):
-    """Tokens of which some were hidden, and what they were.
+    """Tokens of which some are masked, and the original ones.
 
     Attributes:
-        tokens: what is read.
-        rows: the rows that are asked for. Shape: [M].
-        wanted: the tokens that stood there. Shape: [M].
+        tokens: the input.
+        rows: the rows that are masked. Shape: [M].
+        wanted: the targets, their original tokens. Shape: [M].
         pairs: for each sequence, 0 if its second sentence follows its first and 1 if not, or None. Shape: [B].
-        real: how many rows there are before the fillers, or None for all. Shape: [].
+        real: the number of rows before the fillers, or None if there are none. Shape: [].
     """
 
     tokens: Tokens
@@ -187,13 +187,13 @@ class Masked(Batch):
 
     @property
     def num_targets(self) -> int:
-        """Hidden tokens."""
+        """Masked tokens."""
         return len(self.rows)
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Masked:
-        """Read more rows than are hidden, up to the shape's number, and ask nothing of them."""
+        """Add rows without a target, up to the shape's number of targets."""
         pairs = None if self.pairs is None else pad(self.pairs, shape.sequences, IGNORED)
-        free = np.ones(shape.rows[0], dtype=bool)  # rows that are not hidden: each is read once, if they are enough
+        free = np.ones(shape.rows[0], dtype=bool)  # rows that are not masked: each is added once, if they are enough
         free[self.rows.numpy()] = False
         more = np.resize(free.nonzero()[0], shape.targets - len(self.rows))
         rows, real = torch.cat([self.rows, torch.from_numpy(more)]), torch.tensor(len(self.tokens.ids))
@@ -203,11 +203,11 @@ class Masked(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Translated(Batch):
-    """Sources, what the decoder reads, and what it shall say.
+    """Sources, the decoder's input, and its targets.
 
     Attributes:
         pairs: source and target; each target begins with the start token.
-        wanted: the target one step later, ending with the end token. Shape: [T of the target].
+        wanted: the targets, one step later than the input and ending with the end token. Shape: [T of the target].
     """
 
     pairs: Pairs
@@ -215,7 +215,7 @@ class Translated(Batch):
     is_static = True
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Translated:
-        """Ask for no token after a filler."""
+        """Give fillers no next token."""
         source, target = self.pairs.source.padded(layouts[0]), self.pairs.target.padded(layouts[1])
         return Translated(Pairs(source, target), pad(self.wanted, shape.rows[1], IGNORED))
 
@@ -227,7 +227,7 @@ class Labelled(Batch):
     Attributes:
         inputs: sequences or images.
         labels: classes [B], any of several classes [B, C] as 0 and 1, numbers [B] as floats, or a class for each token
-            [T]; -100 where nothing is asked.
+            [T]; -100 where there is none.
     """
 
     inputs: Tokens | Images
@@ -240,11 +240,11 @@ class Labelled(Batch):
 
     @property
     def is_static(self) -> bool:
-        """Texts, unless labels of tokens and of sequences cannot be told apart by their number."""
+        """Whether these are texts, with labels whose number says if they belong to tokens or to sequences."""
         return isinstance(self.inputs, Tokens) and self.inputs.layout.max_length > 1
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Labelled:
-        """Ask for no label of a filler."""
+        """Give fillers no label."""
         assert isinstance(self.inputs, Tokens)
         length = shape.rows[0] if len(self.labels) == len(self.inputs.ids) else shape.sequences
         return Labelled(self.inputs.padded(layouts[0]), pad(self.labels, length, IGNORED))
@@ -252,7 +252,7 @@ class Labelled(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Spans(Batch):
-    """Questions with their contexts, and where the answer stands.
+    """Questions with their contexts, and the place of the answer.
 
     Attributes:
         tokens: question and context as two segments.
@@ -266,19 +266,19 @@ class Spans(Batch):
     is_static = True
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Spans:
-        """Ask for no answer in a filler."""
+        """Give fillers no answer."""
         starts, ends = (pad(side, shape.sequences, IGNORED) for side in (self.starts, self.ends))
         return Spans(self.tokens.padded(layouts[0]), starts, ends)
 
 
 @dataclass(frozen=True, eq=False)
 class SentencePairs(Batch):
-    """Two texts that belong together, row by row.
+    """Pairs of texts that belong together.
 
     Attributes:
         first: Shape: B sequences.
         second: Shape: B sequences.
-        scores: how alike they are, or None where each is simply the other's match. Shape: [B].
+        scores: how similar they are, or None if each is simply the other's match. Shape: [B].
     """
 
     first: Tokens
@@ -291,9 +291,9 @@ class Words(Batch):
     """Words and the words around them, for word vectors.
 
     Attributes:
-        inputs: the words that are read. Shape: [B] (skip-gram) or [B, context] with -1 for none (CBOW).
-        outputs: the words that are asked for. Shape: [B].
-        noise: words that are not there. Shape: [B, negatives].
+        inputs: the input words. Shape: [B] (skip-gram) or [B, context] with -1 for none (CBOW).
+        outputs: the target words. Shape: [B].
+        noise: negative samples, words that are not there. Shape: [B, negatives].
     """
 
     inputs: Tensor
@@ -302,13 +302,13 @@ class Words(Batch):
 
     @property
     def size(self) -> Size:
-        """Words that are asked for."""
+        """Target words."""
         return Size(len(self.outputs), "words")
 
 
 @dataclass(frozen=True, eq=False)
 class Counted(Words):
-    """Pairs of words and how often they meet; there is no noise.
+    """Pairs of words and how often they occur together; there is no noise.
 
     Attributes:
         counts: above 0. Shape: [B].
@@ -336,7 +336,7 @@ def layouts(batch: object) -> list[Ragged]:
 
 
 def size(batch: object) -> Size:
-    """Say how much a batch holds; one that is no `Batch` (a dict of batches) holds the tokens of its layouts."""
+    """Return how much a batch holds. What is not a `Batch` (a dict of batches) holds the tokens of its layouts."""
     return batch.size if isinstance(batch, Batch) else _tokens(batch)
 
 

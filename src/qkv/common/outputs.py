@@ -1,4 +1,4 @@
-"""What a model gives back."""
+"""What models and objectives return."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from qkv.common.ragged import Ragged
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """The states of the last layer and where each sequence lies in them.
+    """The hidden states of the last layer, and their layout.
 
     Attributes:
         states: Shape: [T, D].
-        layout: the layout of the tokens that gave them.
+        layout: the layout of the tokens they belong to.
     """
 
     states: Tensor
@@ -30,11 +30,11 @@ class Hidden:
 class LossOutput:
     """A loss as a sum and the number of targets it is a sum over.
 
-    The loop divides once by the targets of a whole step, so that the loss depends neither on micro-batches nor on the
-    number of processes.
+    The loop divides once by the targets of a whole step, so the loss depends neither on micro-batches nor on the number
+    of processes.
 
     Attributes:
-        total: the summed loss, to be differentiated. Shape: [].
+        total: the summed loss, with gradient. Shape: [].
         count: the number of targets, without gradient. Shape: [].
         sums: other sums over the same targets, without gradient ("correct"); each divided by `count` when shown.
     """

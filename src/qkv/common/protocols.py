@@ -1,4 +1,4 @@
-"""What objectives and decoding know of a model."""
+"""What objectives and decoding need from a model."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from qkv.common.outputs import Hidden
 
 
 class Scored(Protocol):
-    """A model whose states can be scored by its heads."""
+    """A model with hidden states and heads over them."""
 
     def __call__(self, batch: Any) -> Hidden:
-        """Compute the states of a batch."""
+        """Compute the hidden states of a batch."""
 
     def encoder_states(self, batch: Any) -> Hidden:
-        """Compute the states of what is read: of the source, where there is an encoder and a decoder."""
+        """Compute the hidden states of the input; in an encoder-decoder, those of the source."""
 
     def states_for(self, batch: Any, name: str | None = None) -> Hidden:
-        """Compute the states that a head reads, which may be fewer."""
+        """Compute the hidden states that a head reads, which may be fewer."""
 
     def states_at(self, batch: Any, rows: Tensor) -> Tensor:
-        """Compute the states of some rows. Shape: [M] -> [M, D]."""
+        """Compute the hidden states of some rows. Shape: [M] -> [M, D]."""
 
     def head(self, name: str | None = None) -> Any:
         """Return a head."""
 
     def logits(self, hidden: Hidden, name: str | None = None) -> Tensor:
-        """Score states."""
+        """Compute the logits of a head."""
 
     @property
     def table(self) -> Tensor:
@@ -36,15 +36,15 @@ class Scored(Protocol):
 
 
 class Stepper(Protocol):
-    """A model in the middle of decoding: one token in, the scores of the next one out, for each of R rows.
+    """A model during decoding: one token in, the logits of the next one out, for each of R rows.
 
-    At first each sequence has one row. Rows of one sequence lie together, in the order of the sequences.
+    At first each sequence has one row. The rows of a sequence are next to each other, in the order of the sequences.
     """
 
     device: Any
 
     def step(self, ids: Tensor) -> Tensor:
-        """Read a token of each row; the scores are the caller's to change. Shape: [R] -> [R, V]."""
+        """Read a token of each row. The caller may change the logits in place. Shape: [R] -> [R, V]."""
 
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` held: a row may be repeated, moved within its sequence, or left out.
@@ -53,4 +53,4 @@ class Stepper(Protocol):
         """
 
     def fixed(self, beams: int, longest: int) -> Any | None:
-        """Return the same with shapes that never change, for a recorded search, or None where that can not be."""
+        """Return a stepper of static shapes for a recorded search, or None if there is none."""

@@ -5,7 +5,7 @@
     offsets  [ 0           3       4         6 ]
     lengths  [     3           1       2      ]
 
-Only attention (and recurrence and convolution, its elders) ever looks at a `Ragged`; everything else works on rows.
+Only attention, recurrence and convolution look at a `Ragged`; everything else works on rows.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Where each sequence lies in a row of tokens.
+    """Which rows of a batch belong to which sequence.
 
-    Sequence b holds the rows `offsets[b] ... offsets[b] + lengths[b] - 1`. In a packed batch nothing lies between the
-    sequences; in a key/value cache each has room to grow, so its slot may be longer than its length.
+    Sequence b holds the rows `offsets[b] ... offsets[b] + lengths[b] - 1`. In a packed batch there are no gaps
+    between sequences; in a key/value cache each has room to grow, so its slot may be longer than its length.
 
     Attributes:
         offsets: where each slot starts, and where the last one ends. Shape: [B + 1], int32.
         lengths: real tokens of each sequence. Shape: [B], int32.
-        max_length: an upper bound of `lengths`, known without asking the device.
+        max_length: an upper bound of `lengths`, known on the host.
         num_rows: rows in all, slack included.
-        pitch: the distance between slots where it is the same for all (a rectangle can be viewed, not copied).
-        packed: nothing lies between the sequences.
-        mask: `held` as a mask that kernels add, 0 and -inf in the precision of the queries, where a step made it once
-            for all layers. Shape: [B, pitch].
-        known_lengths: `lengths` on the host, where the maker knows them; see `host_lengths`.
-        plans: what kernels work out for this layout, once for all layers (`nn/rectangles.py`). A copy starts empty.
+        pitch: the distance between slots if it is the same for all (a rectangle is then a view, not a copy).
+        packed: whether there are no gaps between the sequences.
+        mask: `held` as an additive mask, 0 and -inf in the precision of the queries, if a step made it once for all
+            layers. Shape: [B, pitch].
+        known_lengths: `lengths` on the host, if they are known there; see `host_lengths`.
+        plans: what kernels compute for this layout, once for all layers (`nn/rectangles.py`). A copy starts empty.
     """
 
     offsets: Tensor
@@ -66,14 +66,14 @@ class Ragged:
         )
 
     def to(self, device: torch.device | str) -> Ragged:
-        """Return the layout on another device; lengths that are on the host now stay known there."""
+        """Return the layout on another device; the host keeps the lengths it knows."""
         known = self.host_lengths if self.lengths.device.type == "cpu" else self.known_lengths
         mask = None if self.mask is None else to_device(self.mask, device)
         offsets, lengths = to_device(self.offsets, device), to_device(self.lengths, device)
         return replace(self, offsets=offsets, lengths=lengths, mask=mask, known_lengths=known)
 
     def fresh(self) -> Ragged:
-        """Return a layout of the same tensors with nothing known of their contents, which may be overwritten."""
+        """Return a layout over the same tensors that assumes nothing about their contents, for tensors that change."""
         return replace(self, known_lengths=None)
 
     @property
@@ -90,12 +90,12 @@ class Ragged:
     def sequence_of(self) -> Tensor:
         """The sequence each row belongs to. Shape: [T]."""
         rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.offsets.device)
-        # Over all offsets: the compiler of torch 2.11 forgets where a slice of them begins.
+        # Over all offsets: the compiler of torch 2.11 loses the start of a slice.
         return (torch.searchsorted(self.offsets, rows, right=True) - 1).clamp_max(self.num_sequences - 1)
 
     @cached_property
     def position_of(self) -> Tensor:
-        """The place of each row in its sequence, from 0. Shape: [T]."""
+        """The position of each row in its sequence, from 0. Shape: [T]."""
         rows = torch.arange(self.num_rows, dtype=torch.int64, device=self.offsets.device)
         return rows - self.offsets.long()[self.sequence_of]
 
@@ -106,16 +106,16 @@ class Ragged:
 
     @property
     def first(self) -> Tensor:
-        """The first row of each sequence; of an empty one, some row. Shape: [B]."""
+        """The first row of each sequence; for an empty one, an arbitrary row. Shape: [B]."""
         return self.offsets[:-1].long().clamp_max(self.num_rows - 1)
 
     @property
     def last(self) -> Tensor:
-        """The last row of each sequence; of an empty one, some row. Shape: [B]."""
+        """The last row of each sequence; for an empty one, an arbitrary row. Shape: [B]."""
         return (self.offsets[:-1].long() + self.lengths.long() - 1).clamp_min(0)
 
     def select(self, sequences: Tensor, lengths: Tensor) -> Ragged:
-        """Keep some sequences, in rising order, each cut to a new length; the rows stay where they are."""
+        """Keep some sequences, in rising order, each cut to a new length; no row moves."""
         ends = self.offsets[sequences[-1:] + 1]
         return Ragged(
             offsets=torch.cat([self.offsets[sequences], ends]),
@@ -153,6 +153,6 @@ class Ragged:
 
 def to_device(x: Tensor, device: torch.device | str) -> Tensor:
     """Copy a tensor to a device without waiting for it."""
-    # From memory that is not pinned, a large copy waits until the device has done all before it.
+    # A large copy from memory that is not pinned would wait until the device has finished all earlier work.
     pin = torch.device(device).type == "cuda" and x.device.type == "cpu"
     return (x.pin_memory() if pin else x).to(device, non_blocking=True)

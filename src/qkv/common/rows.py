@@ -1,4 +1,4 @@
-"""Some rows of a batch: what a head asks for, where it does not ask for all."""
+"""Some rows of a batch: those that a head needs, if it does not need all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qkv.common.ragged import Ragged
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Which rows are asked for, and of which sequences they are. Nothing here waits for the device.
+    """Which rows are needed, and which sequences they belong to. Nothing here waits for the device.
 
     Attributes:
         index: the rows, sequence after sequence. Shape: [M].
@@ -24,7 +24,7 @@ class Rows:
 
     @staticmethod
     def first(layout: Ragged) -> Rows:
-        """Ask for the first row of each sequence; an empty sequence asks for some row."""
+        """Select the first row of each sequence; for an empty one, an arbitrary row."""
         number, device = layout.num_sequences, layout.offsets.device
         each_one = Ragged(
             offsets=torch.arange(number + 1, dtype=torch.int32, device=device),
@@ -37,7 +37,7 @@ class Rows:
 
     @staticmethod
     def at(layout: Ragged, rows: Tensor) -> Rows:
-        """Ask for rows in rising order, each once (more than there are: some of them again)."""
+        """Select rows in rising order, each once (or, if more are given than there are, some of them again)."""
         number = len(rows)
         offsets = torch.searchsorted(rows, layout.offsets.long(), out_int32=True)
         found = Ragged(

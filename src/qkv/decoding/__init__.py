@@ -1,1 +1,1 @@
-"""From scores to sequences."""
+"""Decoding: from logits to sequences."""

@@ -1,12 +1,12 @@
-"""Beam search (Graves 2012; Sutskever et al. 2014): the best few beginnings of each sequence, side by side.
+"""Beam search (Graves 2012; Sutskever et al. 2014): the best few partial hypotheses of each sequence, side by side.
 
-    rows of a source       best 2 · beam ways to go on
+    rows of a source       best 2 · beam continuations
     a ──► a x, a y, a END     ┌─ a x    -1.2 ──► next row 0
     b ──► b x, b z, b END ──► ├─ b END  -1.4 ──► finished, if among the best `beam`
                               ├─ a y    -1.9 ──► next row 1
                               └─ ...
 
-The rules (what finishes, what goes on, when to stop) are in `rules.py`. The search knows a model only as a `Stepper`,
+The rules (what finishes, what continues, when to stop) are in `rules.py`. The search knows a model only as a `Stepper`,
 which holds everything but the last token of each row.
 """
 
@@ -35,7 +35,7 @@ def beam_search(
     history: History,
     rules: BeamRules,
 ) -> list[list[Hypothesis]]:
-    """Decode each sequence to its n best hypotheses; a sequence that is over leaves the batch at once."""
+    """Decode each sequence to its n best hypotheses; a finished sequence leaves the batch at once."""
     beams = [Beam(limit, rules) for limit in limits]
     running, length = beams, 0
     going = [[Candidate(0, beam.rows[0])] if beam.limit else [] for beam in beams]
@@ -57,7 +57,7 @@ def beam_search(
 
 
 def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
-    """Give each beam its next rows, equally many; returns the row that each of them continues."""
+    """Give each beam its next rows, the same number for all; returns the row that each of them continues."""
     width, widest = len(running[0].rows), max(map(len, going))
     order = []
     for place, (beam, goes) in enumerate(zip(running, going, strict=True)):
@@ -71,7 +71,7 @@ def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
 def _candidates(
     logits: Tensor, running: list[Beam], processors: Sequence[LogitsProcessor], history: History, count: int
 ) -> list[list[Candidate]]:
-    """Find the best `count` ways to go on of each beam, best first. Shape of `logits`: [beams · rows, V]."""
+    """Find the best `count` continuations of each beam, best first. Shape of `logits`: [beams · rows, V]."""
     log_probs = scores = logits.sub_(logsumexp(logits))
     for processor in processors:
         scores = processor(scores, history)

@@ -21,7 +21,7 @@ class Node(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A way for one row to go on."""
+    """A possible continuation of a row."""
 
     row: int
     node: Node
@@ -48,7 +48,7 @@ class Beam:
     finished: list[Hypothesis] = field(default_factory=list)
 
     def take(self, candidates: list[Candidate], length: int) -> list[Candidate]:
-        """Finish some candidates (best first, `length` tokens each) and return those that go on: none if it is over."""
+        """Finish some candidates (best first, `length` tokens each); returns those that continue, or none if over."""
         end_id, config = self.rules.stop.end_id, self.rules.config
         for rank, (_, node) in enumerate(candidates):
             if self.rules.finishes(rank, node.token, length, self.limit):

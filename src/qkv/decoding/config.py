@@ -1,4 +1,4 @@
-"""How to decode: one small config for every search."""
+"""The settings of decoding: one small config for every search."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from qkv.common.errors import UsageError
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    """Numbers of a search. Greedy where `beam` is 1 and `sample` is false.
+    """Settings of a search. It is greedy if `beam` is 1 and `sample` is false.
 
     Attributes:
         beam: hypotheses kept side by side.
-        nbest: hypotheses returned for each sequence, best first; with `sample`, so many are drawn.
-        length_penalty: α of a beam's score, sum / length^α, the end token counted; 0 for the plain sum.
-        max_length: the most tokens of any sequence, beside its own limit, or None.
+        nbest: hypotheses to return for each sequence, best first; with `sample`, the number of samples.
+        length_penalty: α of a beam's score, sum / length^α, the end token included; 0 for the plain sum.
+        max_length: the most tokens of any sequence, in addition to its own limit, or None.
         min_length: the fewest tokens before the end token.
-        sample: draw each token instead of taking the best.
-        temperature: scores are divided by it before drawing.
-        top_k: draw from the k best tokens, 0 for all.
-        top_p: draw from the fewest best tokens that hold this share of the probability.
-        min_p: draw from tokens at least this share as likely as the best.
-        seed: of the first sequence's draws; the next one's is one more, and so on.
-        repetition_penalty: how much scores of tokens already said are pushed down, 1 for nothing.
-        no_repeat_ngram: no sequence of so many tokens comes twice, 0 for any may.
-        forbidden: words, each as its token ids, that are never said.
-        compile: on CUDA, compile the step of greedy and beam search: slow at the first batch of a size, then faster.
+        sample: sample each token instead of taking the best.
+        temperature: what logits are divided by before sampling.
+        top_k: sample from the k best tokens; 0 for all.
+        top_p: sample from the smallest set of best tokens that holds this share of the probability.
+        min_p: sample from tokens that are at least this share as likely as the best.
+        seed: seed of the first sequence; each following sequence takes the next number.
+        repetition_penalty: how much the scores of tokens that already occurred are lowered; 1 for not at all.
+        no_repeat_ngram: no n-gram of this size occurs twice; 0 for no limit.
+        forbidden: words, each as its token ids, that are never generated.
+        compile: on CUDA, compile the step of greedy and beam search: slow for the first batch of a size, then faster.
     """
 
     beam: int = 1
@@ -47,7 +47,7 @@ class DecodingConfig:
     compile: bool = False
 
     def __post_init__(self) -> None:
-        """Check every number; the message says what is allowed."""
+        """Check every value; the message names what is allowed."""
         self._at_least("beam", 1)
         self._at_least("nbest", 1)
         for name in ("min_length", "top_k", "no_repeat_ngram", "seed"):
@@ -74,7 +74,7 @@ class DecodingConfig:
             raise UsageError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
     def _check_together(self) -> None:
-        """Refuse numbers that would change nothing."""
+        """Reject settings that would have no effect."""
         drawn = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
         given = [name for name, default in drawn.items() if getattr(self, name) != default]
         if given and not self.sample:

@@ -1,4 +1,4 @@
-"""One door to every search: a stepper and a config in, hypotheses out."""
+"""The entry point to every search: a stepper and a config in, hypotheses out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from qkv.decoding.samplers import GreedySampler, RandomSampler, Sampler
 from qkv.decoding.single import single_search
 
 Ids = Sequence[Sequence[int]]
-ROUND = 64  # recorded searches are made for limits rounded up to a multiple of it
+ROUND = 64  # the limits of recorded searches are multiples of this
 
 
 @torch.inference_mode()
@@ -48,19 +48,19 @@ def generate(
     seeds: Sequence[int] | None = None,
     on_tokens: Callable[[list[tuple[int, int]]], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode a batch: for each sequence its hypotheses, best first.
+    """Decode a batch; returns the hypotheses of each sequence, best first.
 
     Args:
-        stepper: a model with its sources or prompts read.
-        first: the token each sequence is given first. Shape: [B].
-        end_id: the token that ends a sequence, -1 for none; it is not among the ids returned.
-        max_lengths: the most tokens each sequence may have; one that has them is not asked whether it ends there.
-        config: which search, and its numbers.
-        prefixes: tokens each sequence must begin with; they count as said by it.
-        prompts: tokens that count as said already, for repetition and forbidden words, but are not returned.
-        seeds: of each sequence's draws; `config.seed` and those after it where None.
-        on_tokens: told the (sequence, token) pairs of each step as they come; not from a beam, which may change its
-            mind, nor for several draws of a sequence.
+        stepper: a model that has read its sources or prompts.
+        first: the first token that each sequence reads. Shape: [B].
+        end_id: the token that ends a sequence, -1 for none; returned ids do not include it.
+        max_lengths: the most tokens of each sequence; at its limit a sequence stops, with or without the end token.
+        config: which search, and its settings.
+        prefixes: tokens that each sequence must begin with; they are part of its answer.
+        prompts: earlier tokens, which count for repetition and forbidden words but are not returned.
+        seeds: the seed of each sequence; `config.seed` and the numbers after it if None.
+        on_tokens: called with the (sequence, token) pairs of each step as they come. A beam cannot stream, because it
+            may still change its mind, nor can several samples of one sequence.
     """
     config = config or DecodingConfig()
     _check_sizes(len(first), max_lengths=max_lengths, prefixes=prefixes, prompts=prompts, seeds=seeds)
@@ -80,10 +80,10 @@ def generate(
     sampler: Sampler = GreedySampler()
     if config.sample:
         rows = torch.arange(len(first), device=stepper.device).repeat_interleave(config.nbest)
-        drawn_from = _seeds(config, len(first), seeds)
+        sampler_seeds = _seeds(config, len(first), seeds)
         stepper.reorder(rows)
         first, history, limits = first[rows], history.select(rows), [limits[b] for b in rows.tolist()]
-        sampler = RandomSampler(drawn_from, limits, stepper.device)
+        sampler = RandomSampler(sampler_seeds, limits, stepper.device)
     found = single_search(
         stepper,
         first,
@@ -113,7 +113,7 @@ def _check_prefixes(prefixes: Ids, limits: Sequence[int]) -> None:
 
 
 def _seeds(config: DecodingConfig, batch: int, seeds: Sequence[int] | None) -> list[int]:
-    """One for each draw of each sequence; those of one sequence lie far apart, so that neighbours do not meet them."""
+    """One seed for each sample of each sequence; those of one sequence are far apart, so that neighbours differ."""
     given = range(config.seed, config.seed + batch) if seeds is None else seeds
     return [seed + (draw << 64) for seed in given for draw in range(config.nbest)]
 
@@ -121,7 +121,7 @@ def _seeds(config: DecodingConfig, batch: int, seeds: Sequence[int] | None) -> l
 def processors_of(
     config: DecodingConfig, *, end_id: int, prefixes: Ids | None = None, device: torch.device | str | None = None
 ) -> list[LogitsProcessor]:
-    """List the processors that change something, in the order of `transformers`: constraints, then warpers."""
+    """List the processors that have an effect, in the order of `transformers`: constraints, then warpers."""
     processors: list[tuple[bool, Callable[[], LogitsProcessor]]] = [
         (config.repetition_penalty != 1, lambda: RepetitionPenalty(config.repetition_penalty)),
         (config.no_repeat_ngram > 0, lambda: NoRepeat(config.no_repeat_ngram)),

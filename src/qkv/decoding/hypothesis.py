@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One answer.
+    """One decoded sequence.
 
     Attributes:
         ids: its tokens, without the end token.
@@ -23,7 +23,7 @@ class Hypothesis:
 
     @staticmethod
     def empty() -> Hypothesis:
-        """Return the answer of a sequence that may say nothing."""
+        """Return a hypothesis without tokens."""
         return Hypothesis([], [], 0.0, ended=False)
 
     @staticmethod

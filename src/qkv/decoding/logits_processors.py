@@ -1,4 +1,4 @@
-"""Logits processors: each takes the scores of the next token and what was said so far, and returns changed scores.
+"""Logits processors: each takes the scores of the next token and the tokens so far, and returns changed scores.
 
 Constraints     RepetitionPenalty, NoRepeat, Forbidden, MinLength, ForcedPrefix
 Warpers         Temperature, TopK, TopP, MinP: for sampling
@@ -24,12 +24,12 @@ Device = torch.device | str | None
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What each row has said.
+    """The tokens of each row so far.
 
     Attributes:
-        ids: prompt and answer so far; a shorter one begins with -1. Shape: [R, t].
+        ids: prompt and answer so far; shorter ones begin with -1. Shape: [R, t].
         length: tokens of the answer so far, the same for all rows.
-        sequence: the number of the sequence each row belongs to. Shape: [R].
+        sequence: the sequence each row belongs to. Shape: [R].
     """
 
     ids: Tensor
@@ -38,14 +38,14 @@ class History:
 
     @staticmethod
     def of(prompts: Sequence[Sequence[int]], device: Device = None) -> History:
-        """Begin with a row for each sequence."""
+        """Start with a row for each sequence."""
         longest = max(map(len, prompts), default=0)
         blank = [[-1] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
         ids = torch.tensor(blank, dtype=torch.int64, device=device).view(len(prompts), longest)
         return History(ids, 0, torch.arange(len(prompts), device=device))
 
     def then(self, rows: Tensor, ids: Tensor) -> History:
-        """Let each of `rows` go on with a token. Shape: [new rows] each."""
+        """Append a token to each of `rows`. Shape: [new rows] each."""
         return History(torch.cat([self.ids[rows], ids.unsqueeze(1)], 1), self.length + 1, self.sequence[rows])
 
     def select(self, rows: Tensor) -> History:
@@ -58,7 +58,7 @@ LogitsProcessor = Callable[[Tensor, History], Tensor]
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Scores of tokens already said are divided by the penalty, or multiplied where negative (Keskar et al. 2019).
+    """Divides the scores of tokens that occurred by the penalty, or multiplies negative ones (Keskar et al. 2019).
 
     Greedy search and sampling apply it to logits, as the paper does; a beam to log-probabilities, as `transformers`.
     """
@@ -68,7 +68,7 @@ class RepetitionPenalty:
     def __call__(self, scores: Tensor, history: History) -> Tensor:
         """Shape: [R, V] -> [R, V]."""
         size = scores.shape[1]
-        wide = F.pad(scores, (0, 1))  # blanks write to a column of their own
+        wide = F.pad(scores, (0, 1))  # padding writes to an extra column
         said = torch.where(history.ids < 0, size, history.ids)
         old = wide.gather(1, said)
         return wide.scatter_(1, said, torch.where(old < 0, old * self.penalty, old / self.penalty))[:, :size]
@@ -76,7 +76,7 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class NoRepeat:
-    """No `size` tokens follow one another twice (Paulus et al. 2018)."""
+    """Allows no n-gram of `size` tokens to occur twice (Paulus et al. 2018)."""
 
     size: int
 
@@ -92,7 +92,7 @@ class NoRepeat:
 
 
 class Forbidden:
-    """Words that are never said; a word of several tokens is stopped at its last one."""
+    """Forbids words; a word of several tokens is stopped at its last one."""
 
     def __init__(self, words: Sequence[Sequence[int]], device: Device = None) -> None:
         self.highest = max(max(word) for word in words)
@@ -113,7 +113,7 @@ class Forbidden:
 
 @dataclass(frozen=True)
 class MinLength:
-    """The end token waits until so many tokens were said."""
+    """Forbids the end token before `length` tokens."""
 
     length: int
     end_id: int
@@ -127,7 +127,7 @@ class MinLength:
 
 
 class ForcedPrefix:
-    """Each sequence begins with tokens given for it, whatever the other processors say; those hold from there on."""
+    """Forces the first tokens of each sequence; the other processors apply only after them."""
 
     def __init__(
         self, prefixes: Sequence[Sequence[int]], others: Sequence[LogitsProcessor], device: Device = None
@@ -146,7 +146,7 @@ class ForcedPrefix:
         wanted = self.ids[history.sequence, history.length].unsqueeze(1)
         other = torch.arange(scores.shape[1], device=scores.device) != wanted
         forced = scores.masked_fill(other, -math.inf)
-        return torch.where(wanted >= 0, forced, self._free(scores.clone(), history))  # the forced keep theirs
+        return torch.where(wanted >= 0, forced, self._free(scores.clone(), history))  # forced rows keep their scores
 
     def _free(self, scores: Tensor, history: History) -> Tensor:
         for processor in self.others:
@@ -154,12 +154,12 @@ class ForcedPrefix:
         return scores
 
 
-# Warpers change the distribution that tokens are drawn from.
+# Warpers change the distribution that tokens are sampled from.
 
 
 @dataclass(frozen=True)
 class Temperature:
-    """Scores divided by the temperature: below 1 the best tokens gain, above 1 the others."""
+    """Divides the scores by the temperature: below 1 the best tokens gain, above 1 the others."""
 
     temperature: float
 
@@ -171,7 +171,7 @@ class Temperature:
 
 @dataclass(frozen=True)
 class TopK:
-    """Only the k best tokens, and those equal to the last of them (Fan et al. 2018)."""
+    """Keeps the k best tokens, and those equal to the last of them (Fan et al. 2018)."""
 
     k: int
 
@@ -184,7 +184,7 @@ class TopK:
 
 @dataclass(frozen=True)
 class TopP:
-    """Only the fewest best tokens that together hold the share p of the probability (Holtzman et al. 2020)."""
+    """Keeps the smallest set of best tokens that holds the share p of the probability (Holtzman et al. 2020)."""
 
     p: float
 
@@ -193,13 +193,13 @@ class TopP:
         del history
         falling, order = scores.sort(dim=-1, descending=True)
         share = falling.softmax(-1)
-        enough = share.cumsum(-1) - share >= self.p  # the better ones hold the share already
+        enough = share.cumsum(-1) - share >= self.p  # the better tokens already hold the share
         return scores.masked_fill(enough.scatter(1, order, enough), -math.inf)
 
 
 @dataclass(frozen=True)
 class MinP:
-    """Only tokens at least p times as likely as the best (Nguyen et al. 2024)."""
+    """Keeps tokens that are at least p times as likely as the best (Nguyen et al. 2024)."""
 
     p: float
 

@@ -1,8 +1,8 @@
 """Greedy and beam search as tensor operations of fixed shapes, and their steps recorded as a CUDA graph.
 
-Nothing here asks the device before a batch is over: what to say next, what has finished and when to stop are decided
-there, and the host only looks now and then whether all are over. The rules are those of the searches on the host
-(`rules.py`), and so are the answers; there a finished sequence leaves the batch, here it stays in it, ignored.
+The host does not wait for the device before a batch is finished: the device decides which token comes next, what has
+finished and when to stop, and the host checks only now and then whether all sequences are finished. Rules (`rules.py`)
+and answers are those of the searches on the host. There a finished sequence leaves the batch; here it stays, ignored.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from qkv.common.cuda.graphs import record
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.rules import BeamRules, StopCondition
 
-LOOK = 8  # steps between two looks at whether all are over
+LOOK = 8  # steps between two checks whether all sequences are finished
 NEVER = -math.inf
 
 
 class FixedStepper(Protocol):
-    """A stepper whose shapes never change (see `models/fixed_steppers.py`)."""
+    """A stepper of static shapes (see `models/fixed_steppers.py`)."""
 
     device: torch.device
     kept: dict[object, Recording]
@@ -39,7 +39,7 @@ class FixedStepper(Protocol):
 
 
 class Greedy:
-    """The best token of each row, until it is over."""
+    """The state of greedy search."""
 
     def __init__(self, rows: int, longest: int, stop: StopCondition, device: torch.device) -> None:
         self.stop = stop
@@ -51,14 +51,14 @@ class Greedy:
         self.log_probs = torch.zeros(longest, rows, device=device)
 
     def reset(self, first: Tensor, limits: Tensor) -> None:
-        """Stand before the first token."""
+        """Go back to before the first token."""
         self.ids.copy_(first)
         self.limits.copy_(limits)
         self.at.zero_()
         self.over.copy_(limits < 1)
 
     def advance(self, stepper: FixedStepper) -> None:
-        """Say one more token."""
+        """Generate one more token."""
         logits = stepper.step(self.ids).float()
         best, token = logits.max(-1)
         self.tokens.index_copy_(0, self.at, token.unsqueeze(0))
@@ -68,7 +68,7 @@ class Greedy:
         self.ids.copy_(token)
 
     def read(self) -> list[list[Hypothesis]]:
-        """Return what was said."""
+        """Return the hypotheses."""
         limits = self.limits.tolist()
         rows = zip(self.tokens.t().tolist(), self.log_probs.t().tolist(), limits, strict=True)
         return [[self._cut(tokens[:limit], scores[:limit])] for tokens, scores, limit in rows]
@@ -82,10 +82,10 @@ class Greedy:
 
 
 class Beams:
-    """The best few beginnings of each source; see `rules.py`.
+    """The state of beam search.
 
-    What rows say and which row they continue is written down step by step (`said`, `parents`, `log_probs`); a finished
-    hypothesis is kept as its score and the place in this record where it ends.
+    The token of each row and the row it continues are recorded step by step (`tokens`, `parents`, `log_probs`). A
+    finished hypothesis is its score and the place in this record where it ends.
     """
 
     def __init__(self, sources: int, longest: int, rules: BeamRules, device: torch.device) -> None:
@@ -98,16 +98,16 @@ class Beams:
         self.ids, self.limits, self.at = numbers(sources * config.beam), numbers(sources), numbers(1)
         self.over = torch.zeros(sources, dtype=torch.bool, device=device)
         self.totals = torch.zeros(shape, device=device)
-        self.said, self.parents = numbers(longest, *shape), numbers(longest, *shape)
+        self.tokens, self.parents = numbers(longest, *shape), numbers(longest, *shape)
         self.log_probs = torch.zeros(longest, *shape, device=device)
         self.scores = torch.zeros(sources, config.nbest, device=device)
-        # of each finished one: the steps before its last token, the row they are read from, that token
+        # of each finished hypothesis: the steps before its last token, the row they are read from, that token
         self.places = numbers(sources, config.nbest, 3)
         self.last_probs = torch.zeros(sources, config.nbest, device=device)
         self.first_row = (torch.arange(sources, device=device) * config.beam).unsqueeze(1)
 
     def reset(self, first: Tensor, limits: Tensor) -> None:
-        """Stand before the first token: one row of each source is alive."""
+        """Go back to before the first token: one row of each source is alive."""
         self.ids.copy_(first.repeat_interleave(self.width))
         self.limits.copy_(limits)
         self.at.zero_()
@@ -117,7 +117,7 @@ class Beams:
         self.scores.fill_(NEVER)
 
     def advance(self, stepper: FixedStepper) -> None:
-        """Take the best 2 · beam ways to go on of each source; finish some, go on with others."""
+        """Find the best candidates of each source; finish some, continue with others."""
         logits = stepper.step(self.ids).float()
         count = min(self.rules.num_candidates, logits.shape[1])
         values, tokens = logits.topk(count)
@@ -127,7 +127,7 @@ class Beams:
         log_probs = values.view(len(totals), -1).gather(1, place)
         self._finish(parents, tokens, log_probs, totals)
         best, chosen = totals.masked_fill(tokens == self.rules.stop.end_id, NEVER).topk(self.width)
-        self._go_on(best, parents.gather(1, chosen), tokens.gather(1, chosen), log_probs.gather(1, chosen), stepper)
+        self._extend(best, parents.gather(1, chosen), tokens.gather(1, chosen), log_probs.gather(1, chosen), stepper)
 
     def _finish(self, parents: Tensor, tokens: Tensor, log_probs: Tensor, totals: Tensor) -> None:
         """Keep the n best of those that have finished and those that finish now."""
@@ -141,8 +141,8 @@ class Beams:
         index = chosen.unsqueeze(-1).expand(-1, -1, 3)
         self.places.copy_(torch.cat([self.places, places], 1).gather(1, index))
 
-    def _go_on(self, best: Tensor, parents: Tensor, tokens: Tensor, log_probs: Tensor, stepper: FixedStepper) -> None:
-        for column, new in ((self.said, tokens), (self.parents, parents), (self.log_probs, log_probs)):
+    def _extend(self, best: Tensor, parents: Tensor, tokens: Tensor, log_probs: Tensor, stepper: FixedStepper) -> None:
+        for column, new in ((self.tokens, tokens), (self.parents, parents), (self.log_probs, log_probs)):
             column.index_copy_(0, self.at, new.unsqueeze(0))
         self.at.add_(1)
         limits = self.limits.clamp_min(1)  # a limit of 0 is over before the first step
@@ -153,7 +153,7 @@ class Beams:
 
     def read(self) -> list[list[Hypothesis]]:
         """Follow the record back from each finished hypothesis."""
-        said, parents, log_probs = self.said.tolist(), self.parents.tolist(), self.log_probs.tolist()
+        tokens, parents, log_probs = self.tokens.tolist(), self.parents.tolist(), self.log_probs.tolist()
         columns = zip(self.scores.tolist(), self.places.tolist(), self.last_probs.tolist(), strict=True)
         found: list[list[Hypothesis]] = []
         for source, (scores, places, last) in enumerate(columns):
@@ -161,7 +161,7 @@ class Beams:
             for score, (steps, row, token), log_prob in zip(scores, places, last, strict=True):
                 ids, probs = [token], [log_prob]
                 for step in reversed(range(steps)):
-                    ids.append(said[step][source][row])
+                    ids.append(tokens[step][source][row])
                     probs.append(log_probs[step][source][row])
                     row = parents[step][source][row]
                 if score > NEVER:
@@ -172,7 +172,7 @@ class Beams:
 
 
 class Recording:
-    """A search of fixed sizes with its step, compiled where that is asked for, and recorded on a GPU."""
+    """A search of static shapes with its step, compiled if the config says so, and recorded on a GPU."""
 
     def __init__(self, stepper: FixedStepper, state: Greedy | Beams, *, compile: bool = False) -> None:
         self.stepper, self.state = stepper, state
@@ -180,7 +180,7 @@ class Recording:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def run(self, first: Tensor, limits: Sequence[int]) -> list[list[Hypothesis]]:
-        """Decode a batch whose sources or prompts the stepper holds."""
+        """Decode a batch after its sources or prompts are loaded into the stepper."""
         most = torch.tensor(limits, device=self.stepper.device)
         if self.graph is None and self.stepper.device.type == "cuda":
             self.graph = self._record(first, most)
@@ -207,7 +207,7 @@ class Recording:
 def recorded_search(
     stepper: FixedStepper, first: Tensor, *, limits: Sequence[int], longest: int, rules: BeamRules
 ) -> list[list[Hypothesis]]:
-    """Decode with the recording these sizes have, or make one; `longest` is a limit above all `limits`."""
+    """Decode with the recording for these sizes, made at first use; `longest` is at least every limit."""
     config = rules.config
     key = (config.beam, config.nbest, config.length_penalty, config.compile, rules.stop, longest)
     if key not in stepper.kept:

@@ -26,13 +26,13 @@ class StopCondition:
     end_id: int
 
     def __call__(self, token: Number, length: Number, limit: Number) -> Number:
-        """Say whether a token ends a hypothesis that is `length` tokens long with it."""
+        """Return whether a hypothesis ends with this token, its `length`-th."""
         return (token == self.end_id) | (length >= limit)
 
 
 @dataclass(frozen=True)
 class BeamRules:
-    """How a beam goes on, finishes and ends.
+    """What a beam ranks, what finishes, and when it is over.
 
     Attributes:
         config: `beam`, `nbest` and `length_penalty`.
@@ -44,29 +44,29 @@ class BeamRules:
 
     @property
     def num_candidates(self) -> int:
-        """The best continuations to look at. A row can end in one way only, so `beam` of them always go on."""
+        """The best continuations to look at. A row can end in one way only, so `beam` of them always continue."""
         return 2 * self.config.beam
 
     def score(self, total: Number, length: Number) -> Number:
-        """Return what hypotheses are ranked by: sum / length^α, the end token counted.
+        """Return the score that ranks hypotheses: sum / length^α, the end token included.
 
         α = 0 keeps the sum, α = 1 is the mean. (Wu et al. 2016 divide by (5 + length)^α / 6^α.)
         """
         return total / length**self.config.length_penalty
 
     def finishes(self, rank: Number, token: Number, length: Number, limit: Number) -> Number:
-        """Say whether a candidate finishes. Only the best `beam` may; the others fill the rows of those that did."""
+        """Return whether a candidate finishes. Only the best `beam` may; the others fill the rows of those that did."""
         return (rank < self.config.beam) & self.stop(token, length, limit)
 
     def over(self, best: Number, worst: Number, length: Number, limit: Number) -> Number:
-        """Say whether a beam is over: at its limit, or when no row can overtake the n best that have finished.
+        """Return whether a beam is over: at its limit, or when no row can overtake the n best that have finished.
 
         A sum of log-probabilities is negative and only falls. So sum / length^α never gets above sum / limit^α where α
         is positive, and never above sum / (length so far)^α where it is not: the best cannot be lost.
 
         Args:
-            best: the highest sum of the rows that go on, -inf where there is none.
-            worst: the score of the n-th best finished hypothesis, -inf where fewer have finished.
+            best: the highest sum of the rows that continue, -inf if there are none.
+            worst: the score of the n-th best finished hypothesis, -inf if fewer have finished.
             length: tokens so far.
             limit: the most tokens.
         """

@@ -29,9 +29,9 @@ class GreedySampler:
 
 
 class RandomSampler:
-    """Draws a token by its probability.
+    """Samples a token by its probability.
 
-    Each sequence has random numbers of its own, so it says the same whichever sequences are in the batch with it.
+    Each sequence has its own random numbers, so its tokens do not depend on the other sequences of the batch.
 
     Args:
         seeds: one for each sequence.

@@ -19,7 +19,7 @@ from qkv.decoding.topk import logsumexp
 
 @dataclass(eq=False)
 class _Answer:
-    """What one sequence has said so far."""
+    """One sequence so far."""
 
     limit: int
     ids: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class _Answer:
         self.over = self.limit < 1
 
     def add(self, token: int, log_prob: float, stop: StopCondition) -> None:
-        if log_prob == -math.inf:  # no token is allowed any more: the answer is what was said so far
+        if log_prob == -math.inf:  # no token is allowed any more: the answer ends here
             self.over = True
             return
         self.scores.append(log_prob)
@@ -77,7 +77,7 @@ def single_search(
 
 
 def _chosen(logits: Tensor, scores: Tensor, ids: Tensor) -> Tensor:
-    """The model's logits of chosen tokens, -inf where the processors allow none. Shape: [R, V], [R] -> [R]."""
+    """The model's logits of the chosen tokens, -inf if the processors allow none. Shape: [R, V], [R] -> [R]."""
     chosen = ids.unsqueeze(1)
     forbidden = scores.gather(1, chosen) == -math.inf
     return logits.gather(1, chosen).masked_fill(forbidden, -math.inf).squeeze(1)

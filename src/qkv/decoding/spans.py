@@ -1,4 +1,4 @@
-"""The best answers: spans of tokens whose start and end scores are highest together."""
+"""Answer spans: those whose start and end scores have the highest sum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 30  # tokens of an answer
 
 
 def best_spans(scores_L2: Tensor, allowed: Tensor, count: int, longest: int = LONGEST) -> list[tuple[float, int, int]]:
-    """Return the scores and the first and last tokens of the best spans, the best first.
+    """Return score, first token and last token of the best spans, best first.
 
     Args:
         scores_L2: of each token as start and as end.

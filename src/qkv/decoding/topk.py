@@ -1,4 +1,4 @@
-"""The k highest scores of each row, and what turns them into log-probabilities."""
+"""The k highest scores of each row, and the normaliser that makes them log-probabilities."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 WIDTH = 64
-NEAR = 8  # rows of a vocabulary that fit into a core's own cache
+NEAR = 8  # rows of logits that fit into a core's own cache
 
 
 def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k highest scores and their tokens, falling. Shape: [R, V] -> [R, k] each.
+    """Return the k highest scores and their tokens, in falling order. Shape: [R, V] -> [R, k] each.
 
-    The k best tokens lie in the k blocks with the highest peaks (or in what the blocks leave over), so on a CPU, where
-    sorting is slow and a maximum is fast, only those blocks are sorted.
+    The k best tokens are in the k blocks with the highest maxima (or in the rest after the last block). On a CPU,
+    sorting is slow and a maximum is fast, so only those blocks are sorted.
     """
     blocks = scores.shape[1] // WIDTH
     if scores.device.type != "cpu" or blocks < 4 * k:
@@ -30,7 +30,7 @@ def topk(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def logsumexp(logits: Tensor) -> Tensor:
     """Return log Σ exp of each row: a logit less it is a log-probability. Shape: [R, V] -> [R, 1].
 
-    On a CPU it goes a few rows at a time, so that what lies between is not written to memory.
+    On a CPU it takes a few rows at a time, so that intermediate results stay in the cache.
     """
     some = logits.split(NEAR) if logits.device.type == "cpu" else [logits]
     return torch.cat([rows.logsumexp(-1, keepdim=True) for rows in some])

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019) and its flavours: one builder, a few numbers.
+"""BERT (Devlin et al. 2019) and its variants: one builder, a few numbers.
 
 roberta, xlm-roberta   no segments, other tokenizers (Liu et al. 2019; Conneau et al. 2020)
 distilbert             half the layers, no segments, a ReLU pooler (Sanh et al. 2019)
@@ -19,8 +19,7 @@ from qkv.nn.embeddings import TextEmbeddings
 from qkv.nn.heads import MaskedHead, Pooler, RegressionHead, ReplacedHead, SequenceHead, SpanHead, TokenHead
 from qkv.nn.init import initialise
 
-# What pools a sentence in each flavour: the activation of the dense layer over its first token, or None for that of the
-# feed-forward.
+# The activation of each variant's pooler, a dense layer over the first token; None for the feed-forward's.
 POOLERS: dict[str, str | None] = {
     "bert": "tanh",
     "roberta": "tanh",
@@ -34,7 +33,7 @@ POOLERS: dict[str, str | None] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """Numbers of a BERT.
+    """Hyperparameters of a BERT.
 
     Attributes:
         vocab_size: V.
@@ -43,15 +42,15 @@ class BertConfig:
         num_heads: attention heads of each.
         ff_dim: width inside the feed-forward.
         max_length: longest sequence.
-        num_segments: kinds of sentence, 0 for none.
-        embedding_dim: width of the token table where it is not `dim`.
-        activation: of the feed-forward.
-        norm_eps: added under the norms' root.
-        dropout: on embeddings and residual parts.
+        num_segments: number of segments (sentences A and B), 0 for none.
+        embedding_dim: width of the token table if it is not `dim`.
+        activation: activation of the feed-forward.
+        norm_eps: epsilon of the norms.
+        dropout: on embeddings and before each residual sum.
         attention_dropout: on attention weights.
-        position: how the model knows the order.
+        position: how positions are encoded.
         heads: any of pool, mlm, nsp, classify, regress, tag, span, replaced.
-        num_labels: of classify and tag.
+        num_labels: labels of classify and tag.
         flavour: bert, roberta, xlm-roberta, distilbert, albert, electra, roformer.
         conv_width: tokens that a convolution over the embeddings sees, itself and those before it; 1 for none.
         output: tied (scores of hidden tokens use the token table) or own (a table of their own).
@@ -82,7 +81,7 @@ class BertConfig:
 
 
 def build(config: BertConfig) -> Transformer:
-    """Build a BERT of any flavour."""
+    """Build a BERT or one of its variants."""
     if config.flavour not in POOLERS:
         raise unknown("flavour", config.flavour, POOLERS)
     eps = config.norm_eps

@@ -49,7 +49,7 @@ def add_family(name: str, family: Family) -> None:
 
 
 def preset(name: str, **changes: Any) -> Config:
-    """Return a preset's config, with some numbers changed."""
+    """Return the config of a preset, with some values changed."""
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS)
     return override(PRESETS[name], changes)
@@ -64,7 +64,7 @@ def family_of(config: Config) -> str:
 
 
 def build(config: Config) -> Headed:
-    """Build the model a config describes, with first weights."""
+    """Build the model that a config describes, with initial weights."""
     for name, value in vars(config).items():
         if type(value) is int and value < 0:
             raise UsageError(f"{name} must not be below 0, got {value}")

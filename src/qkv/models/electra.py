@@ -1,4 +1,4 @@
-"""ELECTRA (Clark et al. 2020): BERT's encoder twice, a generator that fills masks and a discriminator that spots it.
+"""ELECTRA (Clark et al. 2020): a generator that fills masks and a discriminator that finds what it filled in.
 
 Sizes of the paper's table 6: the generator is as deep as the discriminator and a quarter (base: a third) as wide.
 """
@@ -15,16 +15,16 @@ from qkv.models.position import PositionConfig
 from qkv.models.skeleton import Transformer
 from qkv.nn.embeddings import TextEmbeddings
 
-# What both sides must agree on, so that one set of embeddings serves both.
+# What must be equal on both sides, so that they can share their embeddings.
 SHARED = ("vocab_size", "max_length", "num_segments", "position")
 
 
 class ElectraPair(nn.Module):
     """A generator and a discriminator over one set of embeddings (Clark et al. 2020, section 3.2).
 
-    The discriminator holds the tables; the generator and its tied head read them. As in the authors' code, tokens,
-    positions, segments and their norm are shared, and only the projection to each side's width is not. After
-    pre-training the discriminator is the model, and the generator is thrown away.
+    The discriminator owns the tables; the generator and its tied head read them. As in the authors' code, tokens,
+    positions, segments and their norm are shared, but not the projection to each side's width. After pre-training the
+    discriminator is the model, and the generator is dropped.
     """
 
     def __init__(self, *, generator: Transformer, discriminator: Transformer) -> None:
@@ -32,7 +32,7 @@ class ElectraPair(nn.Module):
         self.generator, self.discriminator = generator, discriminator
         mine, owner = generator.embeddings, discriminator.embeddings
         if not isinstance(mine, TextEmbeddings) or not isinstance(owner, TextEmbeddings):
-            raise UsageError("a generator and a discriminator read text")
+            raise UsageError("the generator and the discriminator must both be models of text")
         mine.token, mine.segment, mine.position, mine.norm = owner.token, owner.segment, owner.position, owner.norm
 
 

@@ -1,7 +1,7 @@
-"""Attention models in the middle of decoding with shapes that never change.
+"""Steppers of static shapes over attention models.
 
-A step of them can be recorded as a CUDA graph, and the recording serves every batch of the same sizes: sources and
-prompts are copied to where it reads them. Sizes are rounded up, so that few recordings are needed.
+Their step can be recorded as a CUDA graph, and the recording serves every batch of the same sizes: sources and prompts
+are copied to where it reads them. Sizes are rounded up, so that few recordings are needed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from qkv.models.skeleton import EncoderDecoder, Transformer
 
 Layers = Callable[[Stack, Tensor, StaticCache], Tensor]
-KEPT = 8  # recordings of one model, the latest used
+KEPT = 8  # steppers of one model, the most recently used
 
 
 class StepperCache:
-    """A model's steppers of fixed shapes, by their sizes: their recordings serve every batch of the same sizes."""
+    """The static steppers of a model, by their sizes. Their recordings serve every batch of the same sizes."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, ...], Any] = {}
 
     def get(self, key: tuple[int, ...], make: Callable[[], Any]) -> Any:
-        """Return the stepper of these sizes, made at the first asking; the least recently used go."""
+        """Return the stepper of these sizes, made at first use; the least recently used are dropped."""
         found = self._held.pop(key, None)
-        self._held[key] = make() if found is None else found  # the latest used lies last
+        self._held[key] = make() if found is None else found  # the most recently used is last
         while len(self._held) > KEPT:
             del self._held[next(iter(self._held))]
         return self._held[key]
 
     def clear(self) -> None:
-        """Let all steppers go."""
+        """Drop all steppers."""
         self._held.clear()
 
     def __len__(self) -> int:
@@ -55,10 +55,10 @@ class StepperCache:
 
 
 class FixedDecoding:
-    """What both kinds share.
+    """Base of both kinds.
 
     Attributes:
-        kept: what a search keeps with these sizes: its state and its recording.
+        kept: the state and the recording of each search with these sizes.
     """
 
     def __init__(self, rows: int, capacity: int, device: torch.device, dtype: torch.dtype) -> None:
@@ -69,7 +69,7 @@ class FixedDecoding:
         self.kept: dict[Any, Any] = {}
 
     def begin(self) -> None:
-        """Go back to where the sources or prompts have just been read."""
+        """Go back to the first step, after the sources or prompts."""
         self.cache.filled.copy_(self.start)
 
     def reorder(self, rows: Tensor) -> None:
@@ -78,7 +78,7 @@ class FixedDecoding:
 
 
 class FixedSources(FixedDecoding):
-    """An encoder-decoder: so many sources, each with as many rows."""
+    """An encoder-decoder with a fixed number of sources, each with `beams` rows."""
 
     def __init__(self, model: EncoderDecoder, beams: int, capacity: int, memory: Hidden) -> None:
         layout = memory.layout
@@ -92,7 +92,7 @@ class FixedSources(FixedDecoding):
         self.askers = Ragged.of([beams] * layout.num_sequences, self.device)
 
     def load(self, memory: Hidden) -> None:
-        """Read other sources, as many as before."""
+        """Load other sources, as many as before."""
         held = self.memory
         held.states[: len(memory.states)].copy_(memory.states)
         held.layout.offsets.copy_(memory.layout.offsets)
@@ -111,7 +111,7 @@ class FixedSources(FixedDecoding):
 
 
 class FixedPrompts(FixedDecoding):
-    """A causal model: so many prompts, each with as many rows."""
+    """A causal model with a fixed number of prompts, each with `beams` rows."""
 
     def __init__(self, model: Transformer, prompts: int, beams: int, capacity: int, device: torch.device) -> None:
         super().__init__(prompts * beams, capacity, device, model.table.dtype)
@@ -119,7 +119,7 @@ class FixedPrompts(FixedDecoding):
         self.layers = few_rows(model.stack, prompts * beams, device)
 
     def load(self, cache: KeyValueCache) -> None:
-        """Take over prompts that have been read."""
+        """Load prompts that have been read."""
         self.cache.adopt(cache, self.beams)
         self.start.copy_(self.cache.filled)
 
@@ -127,12 +127,12 @@ class FixedPrompts(FixedDecoding):
         """Shape: [R] -> [R, V]."""
         tokens = Tokens(ids, self.ones)
         hidden = self.model(tokens, self.cache) if self.layers is None else self._through(self.layers, tokens)
-        # A row that is over goes on beside longer ones: past the last position it stays there.
+        # A finished row runs on beside longer ones; it stays at the last position.
         self.cache.filled.clamp_max_(self.cache.capacity - 1)
         return self.model.logits(hidden, "lm")
 
     def _through(self, layers: Layers, tokens: Tokens) -> Hidden:
-        """Do what the model does, with other kernels for its layers."""
+        """Run the model, with other kernels for its layers."""
         cache, stack = self.cache, self.model.stack
         x = self.model.embeddings(tokens, Place(self.ones, cache.keys, cache.filled))
         x = layers(stack, x, cache)
@@ -141,7 +141,7 @@ class FixedPrompts(FixedDecoding):
 
 
 def few_rows(stack: Stack, rows: int, device: torch.device) -> Layers | None:
-    """Return kernels made for few rows, where there are some that can do these layers."""
+    """Return the kernels for few rows, if they can run these layers."""
     if not buildable(device):
         return None
     from qkv.nn import small_batch_decode  # needs Triton
@@ -150,6 +150,6 @@ def few_rows(stack: Stack, rows: int, device: torch.device) -> Layers | None:
 
 
 def capacity_of(model: Any, needed: int) -> int:
-    """Round a number of tokens up, but not past the positions that a model has."""
+    """Round a number of tokens up, but not past the model's last position."""
     limit = getattr(model.embeddings.position, "limit", None)
     return up(needed, 64) if limit is None else min(up(needed, 64), limit)

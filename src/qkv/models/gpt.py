@@ -14,7 +14,7 @@ from qkv.nn.init import initialise
 
 @dataclass(frozen=True, kw_only=True)
 class GPTConfig:
-    """Numbers of a GPT.
+    """Hyperparameters of a GPT.
 
     Attributes:
         vocab_size: V.
@@ -27,10 +27,10 @@ class GPTConfig:
         window: how far back a token sees, or None for everything.
         activation: of the feed-forward.
         norm: layer or rms.
-        norm_eps: added under the norm's root.
-        dropout: on embeddings and residual parts.
+        norm_eps: epsilon of the norms.
+        dropout: on embeddings and before each residual sum.
         attention_dropout: on attention weights.
-        position: how the model knows the order.
+        position: how positions are encoded.
         heads: any of lm, classify, tag, span.
         num_labels: of classify and tag.
         output: tied (scores use the token table) or own (a table of their own).

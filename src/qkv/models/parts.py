@@ -1,4 +1,4 @@
-"""Assembly that every family shares: numbers in, a stack or a head out."""
+"""Builders that all families share: numbers in, a stack or heads out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Norm = Callable[[], nn.Module]
 
 
 def norm_of(name: str, dim: int, eps: float) -> Norm:
-    """Return a maker of norms: each place gets its own."""
+    """Return a function that makes a norm: each place gets its own."""
     if name not in NORMS:
         raise unknown("norm", name, NORMS)
     return partial(NORMS[name], dim, eps=eps)
@@ -40,7 +40,7 @@ def build_stack(
     cross: bool = False,
     dropout: float = 0.0,
 ) -> Stack:
-    """Build `num_layers` equal layers; fewer `num_blocks` share weights. Pre-norm stacks end in a norm of their own."""
+    """Build `num_layers` equal layers. With fewer `num_blocks`, layers share weights. Pre-norm stacks end in a norm."""
 
     def block() -> Block:
         plain = {key: value for key, value in attention.items() if key not in ("causal", "window")}
@@ -78,7 +78,7 @@ def is_tied(output: str) -> bool:
 
 
 def build_heads(names: Sequence[str], makers: dict[str, Callable[[], Head]]) -> dict[str, Head]:
-    """Build the heads a config names; "pool" asks for the pooler alone."""
+    """Build the heads that a config names; "pool" means the pooler alone."""
     for name in names:
         if name not in makers and name != "pool":
             raise unknown("head", name, ["pool", *makers])

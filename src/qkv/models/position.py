@@ -23,14 +23,14 @@ from qkv.nn.positions import (
 
 @dataclass(frozen=True, kw_only=True)
 class PositionConfig:
-    """How a model knows the order of its tokens; the name alone is enough.
+    """How positions are encoded; the name alone is enough.
 
     Attributes:
         name: one of `POSITIONS`; relative is Shaw et al., bucketed is T5.
-        base: of the rotary angles.
-        scale: how much further than trained `rotary-ntk` and `rotary-dynamic` shall read.
-        max_distance: where `relative` clips (0: at 16) and where `bucketed` stops telling distances apart (0: at 128).
-        num_buckets: of `bucketed`.
+        base: base of the rotary angles.
+        scale: how much longer than in training sequences may be, for `rotary-ntk` and `rotary-dynamic`.
+        max_distance: where `relative` clips distances (0: at 16), and the last bucket of `bucketed` begins (0: at 128).
+        num_buckets: buckets of `bucketed`.
     """
 
     name: str = "learned"

@@ -20,14 +20,14 @@ from qkv.nn.recurrent import RecurrentDecoder, RecurrentEncoder, RecurrentState
 
 @dataclass(frozen=True, kw_only=True)
 class RNNConfig:
-    """Numbers of a recurrent encoder-decoder. Recurrence is its position: it takes no other.
+    """Hyperparameters of a recurrent encoder-decoder. It has no position scheme: recurrence knows the order.
 
     Attributes:
         vocab_size: V, of both sides.
         dim: width of embeddings and states; half of it per direction in the encoder.
         num_layers: layers of each side.
         cell: lstm or gru.
-        score: how the decoder's state asks the memory: dot, general or additive.
+        score: the attention score: dot, general or additive.
         dropout: on embeddings, between layers and on outputs.
         start_id: the token that starts a target.
         end_id: the token that ends a sequence.
@@ -46,7 +46,7 @@ class RNNConfig:
 
 
 class RecurrentSeq2Seq(Headed):
-    """Bidirectional encoder, attending decoder, one token table."""
+    """Bidirectional encoder, decoder with attention, one token table."""
 
     def __init__(self, config: RNNConfig) -> None:
         super().__init__()
@@ -69,17 +69,17 @@ class RecurrentSeq2Seq(Headed):
             return Hidden(states, source.layout), self.decoder.begin(last)
 
     def encoder_states(self, batch: Tokens) -> Hidden:
-        """Compute the states of the source."""
+        """Compute the hidden states of the source."""
         return self.encode(batch)[0]
 
     def decode(self, target: Tokens, memory: Hidden, state: RecurrentState) -> tuple[Hidden, RecurrentState]:
-        """Read target tokens from a state; returns their outputs and the state after them."""
+        """Read target tokens from a state on; returns their outputs and the state after them."""
         with self._fp32():
             x, state = self.decoder(self.dropout(self.token(target.ids)), target.layout, memory, state)
             return Hidden(x, target.layout), state
 
     def _fp32(self) -> torch.autocast:
-        """Under autocast cuDNN's recurrent kernels take fp16, whatever the others take: here all stay in fp32."""
+        """Keep fp32 under autocast, where cuDNN's recurrent kernels would use fp16 whatever the other kernels use."""
         return torch.autocast(self.token.weight.device.type, enabled=False)
 
     def forward(self, batch: Pairs) -> Hidden:
@@ -89,12 +89,12 @@ class RecurrentSeq2Seq(Headed):
 
     @torch.no_grad()
     def start(self, source: Tokens) -> RecurrentDecoding:
-        """Read the sources and stand ready to decode: the first step gets the tokens that start the targets."""
+        """Read the sources and return a stepper; its first step takes the start tokens of the targets."""
         return RecurrentDecoding(self, *self.encode(source))
 
 
 class RecurrentDecoding:
-    """A recurrent network in the middle of decoding; its attention wants one memory for each row."""
+    """A recurrent network during decoding; its attention needs a memory for each row."""
 
     def __init__(self, model: RecurrentSeq2Seq, memory: Hidden, state: RecurrentState) -> None:
         self.model, self.memory, self.state = model, memory, state
@@ -115,7 +115,7 @@ class RecurrentDecoding:
         """Make row i continue what row `rows[i]` held."""
         self.state = self.state.select(rows)
         of_row = [self._of_row[row] for row in rows.tolist()]
-        if of_row == self._of_row:  # rows moved within their sequences: the same memory lies before each
+        if of_row == self._of_row:  # rows moved within their sequences: each still has the same memory
             return
         self._of_row = of_row
         self.layout = Ragged.of([1] * len(of_row), self.device)

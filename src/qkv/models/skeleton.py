@@ -1,4 +1,4 @@
-"""The two shapes every attention family has: one stack, or an encoder's and a decoder's."""
+"""The two skeletons of all attention families: one stack, or an encoder and a decoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qkv.nn.stack import Stack
 
 
 class Headed(nn.Module):
-    """A model with heads: states in, scores out."""
+    """Base of all models: hidden states, and heads over them."""
 
     heads: nn.ModuleDict
     pooler: Pooler | None
@@ -42,7 +42,7 @@ class Headed(nn.Module):
         raise NotImplementedError
 
     def head(self, name: str | None = None) -> Head:
-        """Return a head by name; a model with one head needs no name."""
+        """Return a head by name; by default, the first one."""
         names = list(self.heads)
         if name is None and names:
             name = names[0]
@@ -53,7 +53,7 @@ class Headed(nn.Module):
         return self.heads[name]  # type: ignore[return-value]
 
     def logits(self, hidden: Hidden, name: str | None = None) -> Tensor:
-        """Score states with a head. Shape: [T, D] -> [T, ...] over rows, [B, ...] over sequences."""
+        """Compute the logits of a head. Shape: [T, D] -> [T, ...] over rows, [B, ...] over sequences."""
         head = self.head(name)
         if head.over == "leading":
             return head(hidden)
@@ -64,21 +64,21 @@ class Headed(nn.Module):
         return head(hidden.states, self.table) if head.tied else head(hidden.states)
 
     def encoder_states(self, batch: Any) -> Hidden:
-        """Compute the states of what is read: of the source, where there is an encoder and a decoder."""
+        """Compute the hidden states of the input; in an encoder-decoder, those of the source."""
         return self(batch)
 
     def states_for(self, batch: Any, name: str | None = None) -> Hidden:
-        """Compute the states that a head reads; a family that can computes no others."""
+        """Compute the hidden states that a head reads, and no others if the family can do that."""
         del name
         return self.encoder_states(batch)
 
     def states_at(self, batch: Any, rows: Tensor) -> Tensor:
-        """Compute the states of some rows; a family that can computes no others. Shape: [M] -> [M, D]."""
+        """Compute the hidden states of some rows, and no others if the family can. Shape: [M] -> [M, D]."""
         return self.encoder_states(batch).states[rows]
 
 
 class Transformer(Headed):
-    """Embeddings, a stack, heads. Causal attention makes it a decoder; the rest is the same.
+    """Embeddings, a stack, heads. Causal attention makes it a decoder.
 
     ids or pixels ─► embeddings ─► block × num_layers ─► norm ─► Hidden ─► pooler ─► heads over sequences
                                                                     └─────────────► heads over rows
@@ -104,12 +104,12 @@ class Transformer(Headed):
         return self.embeddings.table
 
     def forward(self, batch: Tokens | Images, cache: KeyValueCache | None = None) -> Hidden:
-        """Compute the last states of every token."""
+        """Compute the hidden states of every token."""
         x, context = self._embed(batch, cache)
         return Hidden(self.stack(x, context), context.place.queries)
 
     def states_for(self, batch: Tokens | Images, name: str | None = None) -> Hidden:
-        """Compute the states that a head reads: all, or the first of each sequence where the pooler takes that."""
+        """Compute the hidden states that a head reads: all, or the first of each sequence for the pooler."""
         pooled = self.head(name).over == "sequences" and self.pooler is not None and self.pooler.row == "first"
         if not pooled:
             return self(batch)
@@ -118,7 +118,7 @@ class Transformer(Headed):
         return Hidden(self.stack(x, context, rows), rows.layout)
 
     def states_at(self, batch: Tokens | Images, rows: Tensor) -> Tensor:
-        """Compute the states of some rows alone. Shape: [M] -> [M, D]."""
+        """Compute the hidden states of some rows only. Shape: [M] -> [M, D]."""
         x, context = self._embed(batch)
         rising, order = rows.sort()
         return self.stack(x, context, Rows.at(context.place.queries, rising)).index_select(0, order.argsort())
@@ -136,13 +136,13 @@ class Transformer(Headed):
 
     @torch.no_grad()
     def start(self, prompts: Tokens) -> PromptDecoding:
-        """Read the prompts but for their last tokens, which the first step gets (`PromptDecoding.first`)."""
-        self.head("lm")  # a model that cannot say the next token is an error before any work
+        """Read the prompts except their last tokens, which the first step takes (`PromptDecoding.first`)."""
+        self.head("lm")  # without this head, fail before any work
         return PromptDecoding(self, prompts)
 
 
 class EncoderDecoder(Headed):
-    """An encoder that reads the source and a decoder that attends to it."""
+    """An encoder for the source and a decoder that attends to its states."""
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class EncoderDecoder(Headed):
         return self.embeddings.table
 
     def encode(self, source: Tokens) -> Hidden:
-        """Compute the memory."""
+        """Compute the encoder states, the decoder's memory."""
         context = PassContext.of(source.layout)
         return Hidden(self.encoder(self.embeddings(source, context.place), context), source.layout)
 
     def encoder_states(self, batch: Tokens) -> Hidden:
-        """Compute the states of the source."""
+        """Compute the hidden states of the source."""
         return self.encode(batch)
 
     def decode(
@@ -178,17 +178,17 @@ class EncoderDecoder(Headed):
         cache: KeyValueCache | None = None,
         askers: Ragged | None = None,
     ) -> Hidden:
-        """Compute the states of target tokens over a memory; `askers` lets several targets ask one source."""
+        """Compute the hidden states of target tokens over a memory; with `askers`, several targets share one source."""
         if self.decoder is None:
-            raise UsageError("this model is an encoder alone: it has no decoder")
+            raise UsageError("this model has no decoder")
         context = PassContext.of(target.layout, cache=cache, memory=memory, askers=askers)
         return Hidden(self.decoder(self.embeddings(target, context.place), context), target.layout)
 
     def forward(self, batch: Pairs) -> Hidden:
-        """Compute the states of every target token."""
+        """Compute the hidden states of every target token."""
         return self.decode(batch.target, self.encode(batch.source))
 
     @torch.no_grad()
     def start(self, source: Tokens) -> SourceDecoding:
-        """Read the sources and stand ready to decode: the first step gets the tokens that start the targets."""
+        """Read the sources and return a stepper; its first step takes the start tokens of the targets."""
         return SourceDecoding(self, self.encode(source))

@@ -1,10 +1,10 @@
-"""Attention models in the middle of decoding: a token of each row in, the scores of the next one out.
+"""Steppers over attention models: a token of each row in, the logits of the next one out.
 
-    source ─► encoder ─► memory ◄─ askers: so many rows per source ─┐
+    source ─► encoder ─► memory ◄─ askers: the rows of each source ─┐
     ids_R  ─► decoder, one new token per row over its cached ones ──┴─► logits_RV
 
-Beams are rows. When they are born, move or leave, only the cache of their own tokens follows; the memory lies still
-until a source is over.
+Beams are rows. When they appear, move or leave, only the cache of their own tokens follows; the memory does not change
+until a source is finished.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from qkv.nn.cache import KeyValueCache, slots
 if TYPE_CHECKING:
     from qkv.models.skeleton import EncoderDecoder, Transformer
 
-EVEN = 0.5  # a memory is laid out evenly where at least this share of the slots is filled
+EVEN = 0.5  # a memory is laid out as a rectangle if at least this share of it is filled
 
 
 class _Decoding:
-    """What both kinds share: a cache with a slot per row, and one new token for each."""
+    """Base of both kinds: a cache with a slot per row, and one new token for each."""
 
     def __init__(self, num_rows: int, device: torch.device) -> None:
         self.device = device
@@ -41,7 +41,7 @@ class _Decoding:
         self._ones = Ragged.of([1] * num_rows, device)
 
     def _next(self, ids: Tensor) -> Tokens:
-        # Kernels keep their plans with the layout of the queries: a new one each step lets go of the last step's.
+        # Kernels keep their plans in the layout of the queries: a new layout drops those of the last step.
         return Tokens(ids, replace(self._ones))
 
     def reorder(self, rows: Tensor) -> None:
@@ -52,12 +52,12 @@ class _Decoding:
 
 
 class SourceDecoding(_Decoding):
-    """An encoder-decoder with its sources read."""
+    """An encoder-decoder that has read its sources."""
 
     def __init__(self, model: EncoderDecoder, memory: Hidden) -> None:
         super().__init__(memory.layout.num_sequences, memory.states.device)
         self.model, self.memory = model, _even(memory)
-        self.askers = self._ones  # the rows of each source; none where it is finished
+        self.askers = self._ones  # the rows of each source; none if it is finished
         self._of_row = list(range(memory.layout.num_sequences))
 
     @torch.no_grad()
@@ -67,7 +67,7 @@ class SourceDecoding(_Decoding):
         return self.model.logits(hidden, "lm")
 
     def fixed(self, beams: int, longest: int) -> FixedSources | None:
-        """Return a stepper of fixed shapes over the same sources, for `longest` tokens, where there can be one."""
+        """Return a static stepper over the same sources for `longest` tokens, or None if it cannot be recorded."""
         memory, layout = self.memory, self.memory.layout
         if not kernels.recordable(self.model, self.device, memory.states.dtype):
             return None
@@ -92,7 +92,7 @@ class SourceDecoding(_Decoding):
         self._of_row, self.askers = of_row, Ragged.of([counts[source] for source in sources], self.device)
 
     def _keep(self, sources: list[int]) -> None:
-        """Let the other sources leave the memory, so that those that stay are a rectangle again."""
+        """Drop the other sources from the memory, so that the rest is a rectangle again."""
         layout = self.memory.layout
         lengths, pitch = [layout.host_lengths[source] for source in sources], layout.num_rows // layout.num_sequences
         start = torch.tensor(sources, device=self.device).unsqueeze(1) * pitch
@@ -103,7 +103,7 @@ class SourceDecoding(_Decoding):
 
 
 def _even(memory: Hidden) -> Hidden:
-    """Lay the sources out at an equal distance, where kernels want rectangles: they view them and copy nothing."""
+    """Lay out the sources at equal distances if the kernels need rectangles, which are then views and not copies."""
     layout, states = memory.layout, memory.states
     count, pitch = layout.num_sequences, layout.max_length
     fused = kernels.fusable(states.device.type, states.dtype)
@@ -115,10 +115,10 @@ def _even(memory: Hidden) -> Hidden:
 
 
 class PromptDecoding(_Decoding):
-    """A causal model with its prompts read, but for their last tokens.
+    """A causal model that has read its prompts, except their last tokens.
 
     Attributes:
-        first: the last token of each prompt, which the first step gets. Shape: [B].
+        first: the last token of each prompt, for the first step. Shape: [B].
     """
 
     def __init__(self, model: Transformer, prompts: Tokens) -> None:
@@ -140,7 +140,7 @@ class PromptDecoding(_Decoding):
         return self.model.logits(self.model(self._next(ids), self.cache), "lm")
 
     def fixed(self, beams: int, longest: int) -> FixedPrompts | None:
-        """Return a stepper of fixed shapes after the same prompts, for `longest` more, where there can be one."""
+        """Return a static stepper after the same prompts for `longest` tokens, or None if it cannot be recorded."""
         number, capacity = self.cache.num_sequences, capacity_of(self.model, max(self.cache.lengths) + longest)
         if not kernels.recordable(self.model, self.device, self.model.table.dtype):
             return None

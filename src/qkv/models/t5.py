@@ -16,7 +16,7 @@ from qkv.nn.stack import Stack
 
 @dataclass(frozen=True, kw_only=True)
 class T5Config:
-    """Numbers of a T5.
+    """Hyperparameters of a T5.
 
     Attributes:
         vocab_size: V.
@@ -26,14 +26,14 @@ class T5Config:
         num_heads: attention heads of each.
         head_dim: H, not tied to dim / num_heads.
         ff_dim: width inside the feed-forward.
-        max_length: longest sequence of positions that know a limit.
+        max_length: longest sequence, for position schemes that have a limit.
         activation: relu in T5 1.0, geglu in T5 1.1.
-        norm_eps: added under the norm's root.
-        dropout: on embeddings, residual parts, feed-forward and attention weights.
-        position: how the model knows the order.
+        norm_eps: epsilon of the norms.
+        dropout: on embeddings, before each residual sum, in the feed-forward and on attention weights.
+        position: how positions are encoded.
         output: scaled (the token table, states divided by √D: 1.0), own (a table of its own: 1.1), or tied (unscaled).
         heads: any of lm, classify, tag, span.
-        num_labels: of classify and tag.
+        num_labels: labels of classify and tag.
         end_id: the token that ends a sequence; decoding starts with token 0.
     """
 

@@ -18,7 +18,7 @@ from qkv.nn.stack import Stack
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """Numbers of an encoder-decoder.
+    """Hyperparameters of an encoder-decoder.
 
     Attributes:
         vocab_size: V, of both sides.
@@ -31,12 +31,12 @@ class TransformerConfig:
         decoder_ff_dim: that of the decoder, where it is not `ff_dim`.
         max_length: longest sequence of positions that know a limit.
         activation: of the feed-forward.
-        pre_norm: norm before each part instead of after it.
+        pre_norm: norms before each part instead of after it.
         scaled: embeddings are multiplied by √D.
-        dropout: on embeddings and residual parts.
+        dropout: on embeddings and before each residual sum.
         attention_dropout: on attention weights.
         activation_dropout: inside the feed-forward.
-        position: how the model knows the order.
+        position: how positions are encoded.
         start_id: the token that starts a target.
         end_id: the token that ends a sequence.
     """

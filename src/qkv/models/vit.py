@@ -15,7 +15,7 @@ from qkv.nn.init import initialise
 
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig:
-    """Numbers of a ViT.
+    """Hyperparameters of a ViT.
 
     Attributes:
         image_size: height and width of the images.
@@ -26,11 +26,11 @@ class ViTConfig:
         num_heads: attention heads of each.
         ff_dim: width inside the feed-forward.
         activation: of the feed-forward.
-        norm_eps: added under the norm's root.
-        dropout: on embeddings and residual parts.
+        norm_eps: epsilon of the norms.
+        dropout: on embeddings and before each residual sum.
         attention_dropout: on attention weights.
-        position: how the model knows the order of the patches.
-        distilled: a distillation token stands beside the class token (DeiT).
+        position: how the positions of patches are encoded.
+        distilled: adds a distillation token after the class token (DeiT).
         heads: any of pool, classify, distilled.
         num_labels: classes.
     """

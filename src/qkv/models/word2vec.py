@@ -1,4 +1,4 @@
-"""Word vectors (Mikolov et al. 2013): a table of words read and a table of words asked for, and nothing between.
+"""Word vectors (Mikolov et al. 2013): a table of input vectors and a table of output vectors, nothing between them.
 
 GloVe (Pennington et al. 2014) learns the same two tables, with a bias for each word of both.
 """
@@ -18,7 +18,7 @@ from qkv.nn.heads import LanguageHead
 
 @dataclass(frozen=True, kw_only=True)
 class Word2VecConfig:
-    """Numbers of word vectors. Windows, noise and rare words are the data's and the objective's.
+    """Hyperparameters of word vectors. Windows, noise and rare words belong to the data and the objective.
 
     Attributes:
         vocab_size: V.
@@ -32,7 +32,7 @@ class Word2VecConfig:
 
 
 class Word2Vec(Headed):
-    """Two tables. As a model, a token's state is its vector, and the head "context" scores the words near it."""
+    """Two tables. A token's hidden state is its input vector, and the head "context" scores the words near it."""
 
     def __init__(self, config: Word2VecConfig) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Word2Vec(Headed):
 
     @property
     def table(self) -> Tensor:
-        """The table that the head reads: the words asked for. Shape: [V, D]."""
+        """The output vectors, which the head reads. Shape: [V, D]."""
         return self.outputs.weight
 
     def forward(self, batch: Tokens) -> Hidden:
@@ -51,7 +51,7 @@ class Word2Vec(Headed):
 
 
 class Glove(Word2Vec):
-    """GloVe while it learns; what is kept of it is `summed`."""
+    """GloVe during training; the result is `summed`."""
 
     def __init__(self, config: Word2VecConfig) -> None:
         super().__init__(config)
@@ -61,7 +61,7 @@ class Glove(Word2Vec):
 
     @torch.no_grad()
     def summed(self) -> Word2Vec:
-        """Return word vectors that are the sum of both tables, which are alike but for chance (section 4.2)."""
+        """Return the sum of both tables as word vectors; the two differ only by their random start (section 4.2)."""
         found = Word2Vec(self._config)
         found.inputs.weight.copy_(self.inputs.weight + self.outputs.weight)
         found.outputs.weight.copy_(self.outputs.weight)
@@ -69,7 +69,7 @@ class Glove(Word2Vec):
 
 
 def build_glove(config: Word2VecConfig) -> Glove:
-    """Build what GloVe trains, with the first weights of the authors' code: small, in all four tables."""
+    """Build the model that GloVe trains, with the initial weights of the authors' code: small, in all four tables."""
     model = Glove(config)
     for weight in model.parameters():
         nn.init.uniform_(weight, -0.5 / config.dim, 0.5 / config.dim)
@@ -77,7 +77,7 @@ def build_glove(config: Word2VecConfig) -> Glove:
 
 
 def build(config: Word2VecConfig) -> Word2Vec:
-    """Build word vectors, with the first weights of the authors' code: small for words read, zero for words asked."""
+    """Build word vectors, with the initial weights of the authors' code: small for inputs, zero for outputs."""
     model = Word2Vec(config)
     nn.init.uniform_(model.inputs.weight, -0.5 / config.dim, 0.5 / config.dim)
     nn.init.zeros_(model.outputs.weight)

@@ -26,14 +26,14 @@ from qkv.nn.tap import Tap
 
 @dataclass(frozen=True, eq=False)
 class PassContext:
-    """Where a pass stands: its layouts, its cache, the memory it may look at.
+    """What every layer of a forward pass needs: layouts, cache, encoder states.
 
     Attributes:
         place: the layouts of new and of all tokens, and the positions of the new ones.
         cache: keys and values of earlier tokens, or None.
-        memory: the encoder's states, for cross-attention.
-        askers: the layout of the queries over the memory. In a beam these are `beam` tokens over one source.
-        rows: the rows whose states are asked for, or None for all; told to the last layer alone.
+        memory: the encoder states, for cross-attention.
+        askers: the layout of the queries over the memory. In a beam search, `beam` tokens share one source.
+        rows: the rows whose states are needed, or None for all; set for the last layer only.
     """
 
     place: Place
@@ -50,7 +50,7 @@ class PassContext:
         memory: Hidden | None = None,
         askers: Ragged | None = None,
     ) -> PassContext:
-        """Begin a pass over new tokens laid out as `queries`."""
+        """Start a pass over new tokens with the layout `queries`."""
         if cache is None:
             return PassContext(Place(queries, queries, queries.position_of), None, memory, askers or queries)
         cache.begin(queries)
@@ -58,7 +58,7 @@ class PassContext:
 
 
 class _Attention(nn.Module):
-    """What both kinds share: heads, the way out, the kernel."""
+    """Base of both kinds of attention: heads, output projection, kernel."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class _Attention(nn.Module):
 
 
 class SelfAttention(_Attention):
-    """Each token asks the tokens of its own sequence.
+    """Each token attends to the tokens of its own sequence.
 
     Args:
         dim: D.
         num_heads: N query heads.
-        causal: a token sees no later one.
+        causal: a token sees no later token.
         window: a token sees no further than this, or None.
         options: see `_Attention`.
     """
@@ -119,7 +119,7 @@ class SelfAttention(_Attention):
         super().__init__(dim, num_heads, bias=bias, **options)
         self.causal, self.window = causal, window
         self.sizes = [self.num_heads * self.head_dim] + [self.num_kv_heads * self.head_dim] * 2
-        self.qkv = Linear(dim, sum(self.sizes), bias=bias)  # one product for the three
+        self.qkv = Linear(dim, sum(self.sizes), bias=bias)  # one product for all three
 
     def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
         """Shape: [T, D] -> [T, D], or [asked rows, D]."""
@@ -143,11 +143,11 @@ class SelfAttention(_Attention):
 
     @property
     def narrows(self) -> bool:
-        """Whether rows can be asked for by themselves: none needs to know where it stands, and nobody looks."""
+        """Whether some rows can be computed alone: attention does not depend on positions, and no hook watches it."""
         return not self.causal and self.window is None and not self.tap.watched
 
     def _project(self, x: Tensor, rows: Rows | None) -> tuple[Tensor, ...]:
-        """Queries, for the asked rows alone, and keys and values for all."""
+        """Queries of the needed rows, keys and values of all."""
         if rows is None:
             return self.qkv(x).split(self.sizes, dim=-1)
         keys, end = self.sizes[0], sum(self.sizes)
@@ -156,7 +156,7 @@ class SelfAttention(_Attention):
 
 
 class CrossAttention(_Attention):
-    """Each token asks the encoder's states of its own source: the same call with another key layout."""
+    """Each token attends to the encoder states of its own source: the same call with another key layout."""
 
     def __init__(self, dim: int, num_heads: int, *, bias: bool = True, **options: Any) -> None:
         super().__init__(dim, num_heads, bias=bias, **options)
@@ -164,7 +164,7 @@ class CrossAttention(_Attention):
         self.kv = Linear(dim, 2 * self.num_kv_heads * self.head_dim, bias=bias)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute keys and values over the encoder's states. Shape: [S, D] -> [S, K, H] each."""
+        """Compute keys and values of the encoder states. Shape: [S, D] -> [S, K, H] each."""
         k, v = self.kv(memory).chunk(2, dim=-1)
         return self._heads(k), self._heads(v)
 
@@ -172,7 +172,7 @@ class CrossAttention(_Attention):
         """Shape: [T, D] -> [T, D]."""
         memory, askers = context.memory, context.askers
         if memory is None or askers is None:
-            raise UsageError("cross-attention needs the encoder's states: give `memory`")
+            raise UsageError("cross-attention needs the encoder states: pass `memory`")
 
         self.tap.begin(layer)
         cache, states = context.cache, memory.states

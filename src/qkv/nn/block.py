@@ -1,10 +1,10 @@
-"""One layer of a Transformer: parts, each with its residual path.
+"""One layer of a Transformer: parts, each with its residual connection.
 
          pre-norm                            post-norm
     x ─┬─► norm ─► part ─►(+)─►         x ─┬─► part ─►(+)─► norm ─►
        └───────────────────┘               └───────────┘
 
-Post-norm is Vaswani et al. 2017; pre-norm (Xiong et al. 2020) trains without warm-up and ends in a norm of the stack.
+Post-norm is Vaswani et al. 2017. Pre-norm (Xiong et al. 2020) trains without warm-up; its stack ends in a norm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from qkv.nn.positions import Placement
 
 
 class Sublayer(nn.Module):
-    """A part with its residual path; the one place that knows pre- from post-norm."""
+    """A part with its residual connection; the only place that knows about pre- and post-norm."""
 
     def __init__(self, part: nn.Module, norm: nn.Module, *, pre_norm: bool, dropout: float = 0.0) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Sublayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *context: Any, rows: Tensor | None = None) -> Tensor:
-        """Shape: [T, D] -> [T, D]; `rows` are those that the part gives back, where it does not give all."""
+        """Shape: [T, D] -> [T, D]; `rows` are those that the part returns, if it does not return all."""
         kept = x if rows is None else x.index_select(0, rows)
         if self.pre_norm:
             return kept + self.dropout(self.part(self.norm(x), *context))
@@ -36,7 +36,7 @@ class Sublayer(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention where there is an encoder, feed-forward."""
+    """Self-attention, cross-attention if there is an encoder, feed-forward."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Block(nn.Module):
         self.feedforward = Sublayer(feedforward, next(norm), pre_norm=pre_norm, dropout=dropout)
 
     def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
-        """Shape: [T, D] -> [T, D], or [asked rows, D]."""
+        """Shape: [T, D] -> [T, D], or [needed rows, D]."""
         x = self.attention(x, context, placement, layer, rows=None if context.rows is None else context.rows.index)
         if self.cross is not None:
             x = self.cross(x, context, layer)

@@ -1,8 +1,8 @@
-"""Keys and values of tokens already seen, so that a step computes only the new ones."""
+"""The KV cache: keys and values of earlier tokens, so that a step computes only the new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from qkv.common.ragged import Ragged
 
 
 def slots(lengths: list[int], pitch: int, device: torch.device) -> Ragged:
-    """Lay sequences out at an equal distance, each with room up to the next."""
+    """Lay out sequences at equal distances, each with room up to the next."""
     return Ragged(
         offsets=torch.arange(len(lengths) + 1, device=device, dtype=torch.int32) * pitch,
         lengths=torch.tensor(lengths, device=device, dtype=torch.int32),
@@ -27,8 +27,9 @@ def slots(lengths: list[int], pitch: int, device: torch.device) -> Ragged:
 class KeyValueCache:
     """One slot per sequence and layer, grown as needed; its layout is a `Ragged` with slack.
 
-    A pass calls `begin` once with the layout of its new tokens, then each layer calls `write`. Keys and values of an
-    encoder's memory are computed once and kept beside (`remember`): a beam shares them, so `reorder` leaves them alone.
+    A pass calls `begin` once with the layout of its new tokens, then each layer calls `write`. The keys and values of
+    encoder states are computed once and kept separately (`remember`): a beam shares them, so `reorder` does not touch
+    them.
     """
 
     def __init__(self, num_sequences: int, *, capacity: int = 64) -> None:
@@ -39,10 +40,15 @@ class KeyValueCache:
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
         self._memory: dict[int, tuple[Tensor, Tensor]] = {}
         self._rows = torch.zeros(0, dtype=torch.int64)
-        self._shared: Tensor | None = None  # first tokens that two slots have in common; None: nothing. [slots, slots]
+        self._shared: Tensor | None = None  # how many first tokens two slots share; None: none. [slots, slots]
+
+    @property
+    def layers(self) -> Mapping[int, tuple[Tensor, Tensor]]:
+        """Keys and values of each layer so far. Shape: [S, K, H] each."""
+        return self._layers
 
     def begin(self, queries: Ragged) -> None:
-        """Make room for the new tokens: `keys` is then the layout of all tokens, `positions` those of the new ones."""
+        """Make room for new tokens; sets `keys`, the layout of all tokens, and `positions` of the new ones."""
         device = queries.offsets.device
         before = torch.tensor(self.lengths, device=device)
         self.lengths = [old + new for old, new in zip(self.lengths, queries.host_lengths, strict=True)]
@@ -54,7 +60,7 @@ class KeyValueCache:
         self._rows = sequence * self.capacity + self.positions
 
     def room(self, layer: int, like: Tensor, num_heads: int, head_dim: int) -> tuple[Tensor, Tensor]:
-        """Return where a layer's keys and values lie, in the precision of `like`; before the first token, zeros.
+        """Return the storage of a layer's keys and values, made of zeros like `like` at first use.
 
         Shape: [S, K, H] each.
         """
@@ -71,20 +77,20 @@ class KeyValueCache:
         return old
 
     def remember(self, layer: int, compute: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """Return a layer's keys and values over the encoder's memory, computed at the first asking."""
+        """Return a layer's keys and values of the encoder states, computed at first use."""
         if layer not in self._memory:
             self._memory[layer] = compute()
         return self._memory[layer]
 
     def keep_memory(self, rows: Tensor) -> None:
-        """Keep some rows of the memory: sources that are over leave it."""
+        """Keep some rows of the memory; finished sources leave it."""
         self._memory = {layer: (k[rows], v[rows]) for layer, (k, v) in self._memory.items()}
 
     def reorder(self, sequences: Tensor) -> None:
         """Make slot i continue what slot `sequences[i]` held: how beams move, and how finished sequences leave.
 
-        A slot that takes over another's tokens copies only those that it does not hold already: the beams of one
-        source mostly differ in their last few.
+        A slot copies only the tokens that it does not hold already: the beams of one source mostly differ in their last
+        few tokens.
         """
         order = sequences.cpu()
         count, slots = len(order), torch.arange(len(order))
@@ -115,7 +121,7 @@ class KeyValueCache:
                 x.index_copy_(0, written, x.index_select(0, read))
 
     def _share(self, order: Tensor, lengths: Tensor) -> None:
-        """Keep track of what slots have in common: all of it where they continue the same one."""
+        """Keep track of the tokens that slots share: all of them if they continue the same slot."""
         same = order.unsqueeze(1) == order
         if self._shared is not None:
             self._shared = torch.where(same, lengths, self._shared[order][:, order])

@@ -1,4 +1,4 @@
-"""Convolution along a sequence that looks only back, the third way beside recurrence and attention.
+"""Causal convolution along a sequence: the third way to mix tokens, beside recurrence and attention.
 
 A layer of width W and dilation d sees W tokens, d apart; layers with d = 1, W, W², ... see W^layers tokens, so the path
 between far tokens is logarithmic (Vaswani et al. 2017, table 1; Kalchbrenner et al. 2017).

@@ -1,4 +1,4 @@
-"""Dropout (Srivastava et al. 2014): a share of the numbers is set to nought in training, the rest is scaled up."""
+"""Dropout (Srivastava et al. 2014): in training, a share of the numbers is set to zero and the rest is scaled up."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Dropout(nn.Dropout):
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Set a share p of x to nought and divide the rest by 1 - p.
+    """Set a share p of x to zero and divide the rest by 1 - p.
 
-    torch draws a number for each element, which on the CPU takes longer than all the rest of a norm or an activation.
-    Here each draw of 64 bits decides on four elements, so that p is met to 2^-16.
+    torch draws a random number for each element, which on the CPU takes longer than a norm or an activation. Here each
+    draw of 64 bits serves four elements, so p is exact to 2^-16.
     """
     if x.device.type != "cpu" or not 0 < p < 1:
         return F.dropout(x, p)

@@ -1,4 +1,4 @@
-"""From ids or pixels to rows."""
+"""Embeddings: from token ids or pixels to rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from qkv.nn.positions import LearnedPosition, Place, SinusoidalPosition
 
 
 class TextEmbeddings(nn.Module):
-    """token · scale + segment + position, then norm and dropout; a narrower table is projected up (factorised).
+    """token · scale + segment + position, then norm and dropout. A narrower table is projected up (factorised).
 
     Args:
         vocab_size: V.
         dim: D.
-        embedding_dim: width of the table where it is not D (Lan et al. 2020; Clark et al. 2020).
+        embedding_dim: width of the table if it is not D (Lan et al. 2020; Clark et al. 2020).
         num_segments: kinds of sentence (BERT's A and B), 0 for none.
         position: added to each row, or None.
         norm: applied to the sum, or None.
         scale: √D in Vaswani et al. 2017, section 3.4.
         dropout: applied last.
-        conv_width: tokens that a convolution over the rows sees, itself and those before it; 1 for none.
+        conv_width: width of a causal convolution over the rows, the token itself included; 1 for none.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class TextEmbeddings(nn.Module):
             x = x + placed(self.position, place, batch.positions).to(x.dtype)
         x = self.project(self.dropout(self.norm(x)))
         if self.convolution is not None:
-            x = x + self.dropout(self.convolution(x, batch.layout).relu())  # phrases, beside their words
+            x = x + self.dropout(self.convolution(x, batch.layout).relu())  # adds phrases to the words
         return x
 
 
 class PatchEmbeddings(nn.Module):
-    """Square patches of an image, each a row, after a class token and, for DeiT, a distillation token."""
+    """A row for each square patch of an image, after a class token and, for DeiT, a distillation token."""
 
     def __init__(
         self,
@@ -111,9 +111,9 @@ class PatchEmbeddings(nn.Module):
 
 
 def placed(position: LearnedPosition | SinusoidalPosition, place: Place, given: Tensor | None = None) -> Tensor:
-    """Position rows of a pass; a sequence longer than the table is an error that names both numbers.
+    """Compute the position embeddings of a pass. A sequence longer than the table is an error that names both numbers.
 
-    Learned positions may be given, instead of each token's place in its sequence.
+    Learned positions can be given instead of each token's place in its sequence.
     """
     length = place.keys.max_length
     if position.limit is not None and length > position.limit:

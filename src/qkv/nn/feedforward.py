@@ -1,4 +1,4 @@
-"""The feed-forward part: every row by itself through a wider layer."""
+"""The feed-forward layer: each row on its own through a wider layer and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class FeedForward(nn.Module):
-    """down(dropout(act(up(x)))); with a gated activation, `up` holds gate and value in one product."""
+    """down(dropout(act(up(x)))); with a gated activation, `up` computes gate and value in one product."""
 
     def __init__(
         self, dim: int, ff_dim: int, *, activation: str = "gelu", bias: bool = True, dropout: float = 0.0

@@ -1,4 +1,4 @@
-"""What sits on top: from states to scores.
+"""Heads: from hidden states to logits.
 
 Heads over rows:        LanguageHead, MaskedHead, TokenHead, SpanHead, ReplacedHead
 Heads over sequences:   SequenceHead (classes, next sentence) and RegressionHead over a `Pooler`; DistilledHead
@@ -16,7 +16,7 @@ from qkv.nn.linear import Linear, TableProduct
 
 
 class Pooler(nn.Module):
-    """One vector per sequence: its first or last row, through a dense layer where there is an activation."""
+    """One vector per sequence: its first or last row, through a dense layer if there is an activation."""
 
     def __init__(self, dim: int, *, row: str = "first", activation: str | None = None, dropout: float = 0.0) -> None:
         super().__init__()
@@ -44,14 +44,14 @@ class Head(nn.Module):
 
 
 class LanguageHead(Head):
-    """Scores of the next token: the token table again (Press & Wolf 2017), or a table of its own.
+    """Logits over the vocabulary: with the token table (Press & Wolf 2017), or a table of its own.
 
     Args:
         dim: D.
         vocab_size: V.
-        tied: read the token table instead of an own one.
+        tied: use the token table instead of a table of its own.
         bias: add a bias per token.
-        scale: multiply the states first (T5 1.0 takes D^-½).
+        scale: multiply the states by this first (D^-½ in T5 1.0).
     """
 
     def __init__(self, dim: int, vocab_size: int, *, tied: bool = True, bias: bool = False, scale: float = 1.0) -> None:
@@ -82,7 +82,7 @@ class MaskedHead(Head):
         self.decoder = LanguageHead(embedding_dim, vocab_size, tied=tied, bias=True)
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """Shape: [masked rows, D] -> [masked rows, V]. Give it only the rows whose tokens are asked for."""
+        """Shape: [masked rows, D] -> [masked rows, V]. Pass only the masked rows."""
         return self.decoder(self.norm(self.act(self.dense(x))), table)
 
 
@@ -100,14 +100,14 @@ class TokenHead(Head):
 
 
 class SpanHead(TokenHead):
-    """Scores of each token as the start and as the end of an answer. Shape: [T, D] -> [T, 2]."""
+    """Logits of each token as the start and as the end of an answer. Shape: [T, D] -> [T, 2]."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, 2)
 
 
 class ReplacedHead(Head):
-    """ELECTRA's question to each token: were you replaced?"""
+    """ELECTRA's discriminator: was this token replaced?"""
 
     def __init__(self, dim: int, *, activation: str = "gelu") -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class RegressionHead(SequenceHead):
 
 
 class DistilledHead(Head):
-    """DeiT's two classifiers, on the class and the distillation token; their mean is the answer."""
+    """DeiT's two classifiers, on the class and the distillation token; their mean is the output."""
 
     over = "leading"
 
@@ -156,7 +156,7 @@ class DistilledHead(Head):
         self.teacher = Linear(dim, num_labels)
 
     def both(self, hidden: Hidden) -> tuple[Tensor, Tensor]:
-        """Return what each classifier says: training gives each its own target. Shape: [B, labels] each."""
+        """Return the logits of both classifiers; in training each has its own target. Shape: [B, labels] each."""
         first = hidden.layout.first
         return self.label(hidden.states[first]), self.teacher(hidden.states[first + 1])
 

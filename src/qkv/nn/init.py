@@ -1,7 +1,7 @@
-"""First weights, by name.
+"""Initial weights, by scheme.
 
 bert         normal(0.02) for matrices and tables, zero biases (Devlin et al. 2019)
-gpt          the same, the way out of each residual part divided by √(2 · layers) (Radford et al. 2019)
+gpt          the same, with output projections divided by √(2 · layers) (Radford et al. 2019)
 transformer  Xavier for matrices, normal(D^-½) for tables (Vaswani et al. 2017, as in its reference code)
 t5           normal with the fan-in rule of Raffel et al. 2020, so that attention needs no 1/√H
 vit          truncated normal(0.02) (Dosovitskiy et al. 2021)
@@ -27,17 +27,17 @@ from qkv.nn.stack import Stack
 
 
 def initialise(model: nn.Module, scheme: str) -> None:
-    """Give `model` its first weights from torch's random state."""
+    """Initialise the weights of `model` from torch's random state."""
     if scheme not in SCHEMES:
         raise unknown("initialisation", scheme, SCHEMES)
     if any(parameter.is_meta for parameter in model.parameters()):
-        return  # nothing to fill
+        return  # there is nothing to fill
     with torch.no_grad():
         SCHEMES[scheme](model)
 
 
 def _matrices(model: nn.Module, fill: Callable[[Tensor], Tensor], table: Callable[[Tensor], Tensor]) -> None:
-    """Fill weights by kind; norms start at one, every bias at zero."""
+    """Fill weights by their kind; norms start at one, biases at zero."""
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Conv2d):
             fill(module.weight)
@@ -107,7 +107,7 @@ def _rnn(model: nn.Module) -> None:
     for parameter in model.parameters():
         nn.init.uniform_(parameter, -0.1, 0.1)
     for module in model.modules():
-        if isinstance(module, nn.LSTM):  # gates lie in the order input, forget, cell, output
+        if isinstance(module, nn.LSTM):  # gates are in the order input, forget, cell, output
             for name, bias in module.named_parameters():
                 if name.startswith("bias_ih"):
                     bias[module.hidden_size : 2 * module.hidden_size] = 1.0

@@ -1,11 +1,10 @@
 """Products with weights, in one place.
 
-Every part of `nn/` and `models/` multiplies by calling a `Linear`, or a `TableProduct` where the weights belong to
-somebody else (a token table); nobody reads their weights to multiply by hand. So a quantised or sharded product stands
-in for each of them by answering the same calls: see `replace_products`.
+Every part of `nn/` and `models/` multiplies by calling a `Linear`, or a `TableProduct` if another part owns the weights
+(a token table). No part reads these weights to multiply by hand, so you can replace each product by a quantised or
+sharded one that answers the same calls: see `replace_products`.
 
-A kernel that needs the weights themselves (small_batch_decode.py) looks whether the product is this `Linear` and not
-another, and leaves the layer to the ordinary path otherwise.
+A kernel that needs the weights themselves (small_batch_decode.py) runs only if the product is exactly this `Linear`.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from torch import Tensor, nn
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, which can also compute some of its columns."""
+    """torch's linear layer, which can also compute only some of its outputs."""
 
     def part(self, x: Tensor, start: int, stop: int) -> Tensor:
-        """Compute columns start ... stop - 1 of the product. Shape: [T, D] -> [T, stop - start]."""
+        """Compute outputs start ... stop - 1. Shape: [T, D] -> [T, stop - start]."""
         return F.linear(x, self.weight[start:stop], None if self.bias is None else self.bias[start:stop])
 
 
 class TableProduct(nn.Module):
-    """A product with a table that another part owns. It holds no weights of its own."""
+    """A product with a table that another part owns; it has no weights of its own."""
 
     def forward(self, x: Tensor, table: Tensor, bias: Tensor | None = None) -> Tensor:
         """Shape: [T, D], [V, D], [V] -> [T, V]."""
@@ -33,11 +32,10 @@ class TableProduct(nn.Module):
 
 
 def replace_products(model: nn.Module, make: Callable[[str, Linear | TableProduct], nn.Module]) -> None:
-    """Put `make(name, product)` in the place of every product with weights.
+    """Replace every product with weights by `make(name, product)`.
 
-    What stands there answers the calls of what it replaces: `product(x)` and `product.part(x, start, stop)` for a
-    `Linear`, `product(x, table, bias)` for a `TableProduct`. Recurrent cells and patch convolutions are torch's own and
-    stay.
+    The replacement must answer the same calls: `product(x)` and `product.part(x, start, stop)` for a `Linear`,
+    `product(x, table, bias)` for a `TableProduct`. Recurrent cells and patch convolutions are torch's own and stay.
     """
     found = {name: module for name, module in model.named_modules() if isinstance(module, Linear | TableProduct)}
     for name, module in found.items():

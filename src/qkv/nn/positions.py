@@ -63,7 +63,7 @@ class SinusoidalPosition(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """What a position scheme is told of a pass, once for all layers.
+    """What a position scheme knows about a forward pass, once for all layers.
 
     Attributes:
         queries: the layout of the new tokens.
@@ -77,14 +77,14 @@ class Place:
 
 
 class Placement:
-    """What one layer's attention does about positions; the default is nothing."""
+    """What the attention of one layer does about positions; by default, nothing."""
 
     def turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Change the new queries and keys before the keys are cached."""
         return q, k
 
     def attend(self, call: Call, kernel: Kernel) -> Tensor:
-        """Ask the kernel."""
+        """Call the kernel."""
         return kernel(call)
 
 
@@ -143,7 +143,7 @@ class BucketedPosition(NoPosition):
 
 
 class AlibiPosition(NoPosition):
-    """-slope · |distance| on each head; nothing is learned, and longer sequences need nothing new."""
+    """-slope · |distance| on each head; nothing is learned, and it works at any length."""
 
     adds_bias = True
 
@@ -215,7 +215,7 @@ class RotaryPosition(NoPosition):
         self.base = base * scale ** (head_dim / (head_dim - 2))
 
     def place(self, place: Place, num_layers: int) -> list[Placement]:
-        """Return one rotation for all layers; keys are cached as turned."""
+        """Return one rotation for all layers; keys are cached after the rotation."""
         steps = torch.arange(place.keys.max_length, device=place.positions.device)
         cos, sin = _angles(steps, self.base, self.head_dim)
         return [_RotaryPlacement(cos[place.positions], sin[place.positions])] * num_layers
@@ -229,12 +229,12 @@ class _DynamicPlacement(Placement):
     base_for: Callable[[Tensor], Tensor]
 
     def attend(self, call: Call, kernel: Kernel) -> Tensor:
-        """Turn queries and keys by the base of what each query sees; keys are cached unturned."""
+        """Turn queries and keys by the base of what each query sees; keys are cached before the rotation."""
         keys, positions = self.place.keys, self.place.positions
         if keys.max_length <= self.trained or not call.causal:
             base = self.base_for(keys.lengths)
             return kernel(self._turned(call, base[self.place.queries.sequence_of], base[keys.sequence_of]))
-        # Each query has its own base, so queries that see equally much are asked together. Queries within the trained
+        # Each query has its own base, so queries that see equally many keys run together. Queries within the trained
         # length share the plain base and are one such group.
         out = torch.empty_like(call.q)
         seen = (positions + 1).clamp_min(self.trained)

@@ -1,4 +1,4 @@
-"""Which precisions a machine can be trusted with."""
+"""Which precisions are safe on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCT = "import torch; x = torch.ones(64, 64, dtype=torch.{name}); assert floa
 
 @cache
 def cpu_multiplies(dtype: torch.dtype) -> bool:
-    """Try a small matrix product in a child process: on some CPUs a reduced precision kills the process that asks."""
+    """Try a small matrix product in a child process: on some CPUs a reduced precision kills the process."""
     if dtype == torch.float32:
         return True
     code = PRODUCT.format(name=str(dtype).removeprefix("torch."))

@@ -1,7 +1,7 @@
-"""Ragged rows as a few rectangles, for kernels that know no other shape.
+"""Ragged rows as a few rectangles, for kernels that need padded batches.
 
-Sequences are sorted by length and cut into groups of nearly one length, so that little is padded even when one long
-sequence lies among short ones. Rows move by gathers whose backward is a gather too (no scatter-add).
+Sequences are sorted by length and cut into groups of nearly one length, so that there is little padding even when
+one long sequence is among short ones. Rows move by gathers whose backward is a gather too (no scatter-add).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def rectangles(queries: Ragged, keys: Ragged) -> list[Rectangle]:
 
 
 def planned(queries: Ragged, keys: Ragged, kind: Hashable, make: Callable[[], P]) -> P:
-    """Make what belongs to a pair of layouts once for all layers; it lives as long as the queries' layout."""
+    """Compute something for a pair of layouts once for all layers; it lives as long as the layout of the queries."""
     plans: dict[Hashable, tuple[Ragged, P]] = queries.plans
     if (kind, id(keys)) not in plans:
         plans[kind, id(keys)] = (keys, make())  # holding the keys keeps their id theirs
@@ -126,7 +126,7 @@ def _plan(queries: Ragged, keys: Ragged) -> list[Rectangle]:
 
 
 def _groups(queries: Ragged, keys: Ragged) -> Iterator[list[int]]:
-    """Sequences that share a rectangle; one that asks nothing is in none."""
+    """Sequences that share a rectangle; a sequence without queries is in none."""
     q, k = queries.host_lengths, keys.host_lengths
     asking = [b for b in range(len(q)) if q[b]]
     if not asking:

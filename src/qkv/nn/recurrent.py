@@ -1,4 +1,4 @@
-"""Recurrent encoder and decoder with attention: what came before the Transformer, on the same ragged rows.
+"""Recurrent encoder and decoder with attention, the predecessor of the Transformer, on the same ragged rows.
 
     source ─► forward and backward LSTM/GRU ─► memory_SD
                                                   │ attend
@@ -29,7 +29,7 @@ SCORES = ("dot", "general", "additive")
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
-    """What a decoder carries from one token to the next, one row per sequence.
+    """The state that a decoder carries from one token to the next, one row per sequence.
 
     Attributes:
         hidden: Shape: [layers, B, D].
@@ -66,7 +66,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class SegmentAttention(nn.Module):
-    """One vector asks the memory rows of its own source.
+    """One query vector attends to the memory rows of its own source.
 
     dot:       q · m                       (Luong et al. 2015)
     general:   q · W m                     (Luong et al. 2015)
@@ -124,12 +124,12 @@ class RecurrentDecoder(nn.Module):
     def forward(
         self, x: Tensor, layout: Ragged, memory: Hidden, state: RecurrentState
     ) -> tuple[Tensor, RecurrentState]:
-        """Read target rows, one time step after the other; sequences that end leave the batch.
+        """Read target rows, one time step after the other; finished sequences leave the batch.
 
         Shape: [T, D] -> [T, D]. Sequence b of the target attends to source b of the memory.
         """
         times = TimeMajor.of(layout)
-        # Sources in the order of falling target length, so that those still asked are always a prefix.
+        # Sources in the order of falling target length, so that those still in use are always a prefix.
         source, rows = times.rank[memory.layout.sequence_of].sort(stable=True)
         states = memory.states[rows]
         key = self.attention.key(states)
@@ -201,7 +201,7 @@ def _rnn(
 ) -> nn.LSTM | nn.GRU:
     if cell not in CELLS:
         raise unknown("recurrent cell", cell, CELLS)
-    between = dropout if num_layers > 1 else 0.0  # torch drops between layers only, and warns where there is one
+    between = dropout if num_layers > 1 else 0.0  # torch drops out between layers only, and warns if there is one layer
     return CELLS[cell](dim, out_dim, num_layers, bidirectional=bidirectional, dropout=between)
 
 

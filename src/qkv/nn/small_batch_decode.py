@@ -4,8 +4,8 @@
        └──────────────────────────────────────────────────────────────────────┴────────────────────────────────┘
 
 With few rows a step waits for launches and for weights, not for arithmetic. So each product reads its weights once, all
-of them at the same time: a program takes some columns and the whole length of their weights, and adds up along it in
-fp32. A norm is cheap enough that every program does it anew. Results do not depend on the order of programs.
+of them at the same time: a program takes some columns and all of their weights, and sums them up in fp32. A norm is so
+cheap that every program computes it again. Results do not depend on the order of programs.
 
 Triton comes with torch for CUDA, and with no other: import this file only there.
 """
@@ -39,9 +39,9 @@ EARLY = True
 
 @triton.jit
 def _await(EARLY: tl.constexpr):
-    """Let the next kernel begin; go on when all kernels before this one have ended.
+    """Let the next kernel begin, and wait until all kernels before this one have ended.
 
-    The barrier keeps the compiler from putting off what is read above until it is used: all reads are to run at once.
+    The barrier keeps the compiler from delaying the loads above until their use: all of them should run at once.
     """
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
@@ -52,7 +52,7 @@ def _await(EARLY: tl.constexpr):
 
 @triton.jit
 def _normed(x, gain, shift, k, eps, K: tl.constexpr):
-    """(x - mean) / std · gain + shift, nought beyond K. Shape: [R, 1, W]."""
+    """(x - mean) / std · gain + shift, zero beyond K. Shape: [R, 1, W]."""
     mean = tl.sum(x, 2, keep_dims=True) / K
     x = tl.where(k < K, x - mean, 0.0)
     variance = tl.sum(x * x, 2, keep_dims=True) / K
@@ -70,7 +70,7 @@ def _times(x, gain, shift, w, bias, old, n, rows, eps, K: tl.constexpr, N: tl.co
         s = tl.load(shift + k, mask=k < K, other=0.0)
     if bias is not None:
         b = tl.load(bias + n[None, :], mask=n[None, :] < N, other=0.0)
-    _await(EARLY)  # what is read above is the same in every step; what is read below is not
+    _await(EARLY)  # the loads above are the same in every step; those below are not
     row = tl.load(x + r[:, :, None] * K + k, mask=(r[:, :, None] < rows) & (k < K), other=0.0).to(tl.float32)
     if old is not None:
         o = tl.load(old + r * N + n[None, :], mask=(r < rows) & (n[None, :] < N), other=0.0)
@@ -130,7 +130,7 @@ def _attend(q, k, v, filled, out, capacity, scale, HEADS: tl.constexpr, SHARE: t
         weight, fade = tl.exp(score - top), tl.exp(best - top)
         total, mix, best = total * fade + weight, mix * fade + weight * values.to(tl.float32), top
         start += C
-    share = tl.exp(best - tl.max(best, 0, keep_dims=True))  # nought for a lane without keys
+    share = tl.exp(best - tl.max(best, 0, keep_dims=True))  # zero for a lane without keys
     tl.store(out + mine, tl.sum(mix * share, 0, keep_dims=True) / tl.sum(total * share, 0, keep_dims=True), mask=h < H)
 
 
@@ -171,11 +171,11 @@ def _known(block: Any) -> bool:
     )
 
 
-@torch.compiler.disable  # what is compiled around the layers leaves them as they are
+@torch.compiler.disable  # code that is compiled around the layers leaves them as they are
 def layers(stack: Stack, x: Tensor, cache: StaticCache) -> Tensor:
-    """Change x layer by layer, in place, and put keys and values of the new tokens behind those the cache holds.
+    """Run the layers on x in place, and append the keys and values of the new tokens to the cache.
 
-    The cache is not told that it holds them: `filled` stays as it is. Shape: [R, D] -> [R, D].
+    `filled` of the cache does not change; the caller counts it up. Shape: [R, D] -> [R, D].
     """
     for layer in range(stack.depth):
         block: Any = stack.blocks[layer * len(stack.blocks) // stack.depth]
@@ -213,7 +213,7 @@ def _multiply(
 
 
 def _cut(name: str, rows: int, linear: Any) -> tuple[tuple[int], dict[str, Any]]:
-    """How many programs, and how each is to be made: so many warps that the rows fit into their registers."""
+    """The number of programs and their options: enough warps that the rows fit into registers."""
     columns, warps = CUTS[name]
     R, W = triton.next_power_of_2(rows), triton.next_power_of_2(linear.in_features)
     warps = max(warps, R * W // 2048)

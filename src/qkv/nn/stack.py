@@ -1,4 +1,4 @@
-"""Layers one after the other, and what they share."""
+"""A stack of layers, and what they share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stack(nn.Module):
         self.norm = norm or nn.Identity()
 
     def forward(self, x: Tensor, context: PassContext, rows: Rows | None = None) -> Tensor:
-        """Shape: [T, D] -> [T, D]; with `rows`, [asked rows, D], and the last layer computes no others if it can."""
+        """Shape: [T, D] -> [T, D]; with `rows`, [needed rows, D], and the last layer computes no others if it can."""
         narrow = rows is not None and self._narrows(context)
         placements = self.position.place(context.place, self.depth)
         for layer, placement in enumerate(placements):
@@ -42,10 +42,10 @@ class Stack(nn.Module):
         return self.norm(x if rows is None or narrow else x.index_select(0, rows.index))
 
     def _narrows(self, context: PassContext) -> bool:
-        """Whether the last layer can do without the rows that nobody asks for."""
+        """Whether the last layer can skip the rows that are not needed."""
         layout = context.place.queries
-        # Rectangles have no place for a sequence that asks but has no keys. On CUDA small models wait for launches, not
-        # for products, and recorded steps have such sequences (StaticShape): there all rows are computed.
+        # Rectangles cannot hold a sequence with queries but no keys. On CUDA, small models wait for launches, not for
+        # products, and recorded steps have such sequences (StaticShape): there all rows are computed.
         possible = not layout.offsets.is_cuda and min(layout.host_lengths, default=0) > 0
         plain = type(self.position) is NoPosition and context.cache is None and context.memory is None
         last: Any = self.blocks[-1]

@@ -1,4 +1,4 @@
-"""A cache whose shapes never change, so that a step over it can be recorded and replayed."""
+"""A KV cache of static shape, so that a decoding step can be recorded and replayed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qkv.nn.cache import KeyValueCache
 
 
 class StaticCache(KeyValueCache):
-    """Slots of one fixed length; how far each is filled is known to the device alone.
+    """Slots of one fixed length; only the device knows how far each is filled.
 
     Attributes:
         filled: tokens in each slot. Shape: [slots], int32.
@@ -41,7 +41,7 @@ class StaticCache(KeyValueCache):
         self.filled.add_(1)
         beyond = torch.arange(self.capacity, device=self.filled.device) >= self.filled.unsqueeze(1)
         mask = torch.zeros(beyond.shape, dtype=self.dtype, device=beyond.device).masked_fill(beyond, -torch.inf)
-        self.keys = replace(self.keys, mask=mask)  # a new one: what the last step knew about it is out of date
+        self.keys = replace(self.keys, mask=mask)  # a new layout: what the old one has cached is out of date
 
     def reorder(self, sequences: Tensor) -> None:
         """Make slot i continue what slot `sequences[i]` held."""
@@ -52,8 +52,8 @@ class StaticCache(KeyValueCache):
         self.filled.copy_(self.filled.index_select(0, sequences))
 
     def adopt(self, cache: KeyValueCache, copies: int) -> None:
-        """Take over what another cache holds, each of its slots so many times."""
-        for layer, pair in cache._layers.items():
+        """Copy the contents of another cache, each of its slots `copies` times."""
+        for layer, pair in cache.layers.items():
             for mine, theirs in zip(self.room(layer, pair[0], *pair[0].shape[1:]), pair, strict=True):
                 held = theirs.unflatten(0, (-1, cache.capacity)).repeat_interleave(copies, 0)[:, : self.capacity]
                 mine.unflatten(0, (self.num_sequences, self.capacity))[:, : held.shape[1]].copy_(held)
@@ -61,7 +61,7 @@ class StaticCache(KeyValueCache):
         self.filled.copy_(lengths)
 
     def recall(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Put a layer's keys and values over the encoder's memory where a recorded step reads them."""
+        """Copy a layer's keys and values of the encoder states to where a recorded step reads them."""
         if layer not in self._memory:
             self._memory[layer] = (k.clone(), v.clone())
             return

@@ -1,4 +1,4 @@
-"""What to learn: a model and a batch to losses. An objective knows a model only by its states and its heads."""
+"""Objectives: from a model and a batch to losses. They use a model only through its hidden states and its heads."""
 
 from __future__ import annotations
 

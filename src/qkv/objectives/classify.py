@@ -1,4 +1,4 @@
-"""One label, any labels or a number for each text or image."""
+"""Classification and regression: one label, any number of labels or a number for each text or image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qkv.objectives.r_drop import CrossEntropy
 
 @dataclass(frozen=True, kw_only=True)
 class _Labels:
-    """One part, over the labels of a batch."""
+    """Base of objectives with one part, over the labels of a batch."""
 
     part: ClassVar[str] = "classify"
 
@@ -32,7 +32,7 @@ class _Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class Classify(CrossEntropy):
-    """One class of several for each sequence or image.
+    """One class for each sequence or image.
 
     Attributes:
         head: the head that scores the classes.
@@ -53,7 +53,7 @@ class Classify(CrossEntropy):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyAny(_Labels):
-    """Any of several classes: each is a yes or a no of its own, and a target of its own."""
+    """Any number of classes (multi-label): each class is a yes or no, and a target of its own."""
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Score every class of every sequence or image."""
@@ -63,7 +63,7 @@ class ClassifyAny(_Labels):
 
 @dataclass(frozen=True, kw_only=True)
 class Regress(_Labels):
-    """A number, by squared error. A wanted number of exactly -100 is not asked for."""
+    """A number, by squared error. A label of exactly -100 is ignored."""
 
     part: ClassVar[str] = "regress"
 

@@ -1,4 +1,4 @@
-"""Texts as vectors: those that belong together lie close together."""
+"""Sentence embeddings: texts that belong together should be close together."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from qkv.objectives.parts import Losses, count_targets
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """Find each text's twin among all of the batch, both ways (Henderson et al. 2017; Reimers & Gurevych 2019).
+    """Find each text's partner in the batch, both ways (Henderson et al. 2017; Reimers & Gurevych 2019).
 
-    Every other twin of the batch is a wrong answer, so a larger batch is a harder question, and the loss of a batch is
-    not the sum of its parts' losses: micro-batches change what is learned.
+    All other partners are negatives, so a larger batch is harder, and the loss of a batch is not the sum of the losses
+    of its parts: micro-batches change what is learned.
 
     Attributes:
         scale: what cosines are multiplied by before the softmax; 1 / temperature.
@@ -41,15 +41,15 @@ class Match:
     def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
         """The mean of the two directions; so is "correct"."""
         scores_BB = self.scale * cosines(sentences(model, batch.first), sentences(model, batch.second))
-        twins = torch.arange(len(scores_BB), device=scores_BB.device)
-        there, back = cross_entropy(scores_BB, twins), cross_entropy(scores_BB.T, twins)
+        partners = torch.arange(len(scores_BB), device=scores_BB.device)
+        there, back = cross_entropy(scores_BB, partners), cross_entropy(scores_BB.T, partners)
         correct = (there.sums["correct"] + back.sums["correct"]) / 2
         return {"match": LossOutput((there.total + back.total) / 2, there.count, {"correct": correct})}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CosineScore:
-    """The cosine of two texts shall be their score, by squared error (Reimers & Gurevych 2019, section 3)."""
+    """Regression of the cosine of two texts to their score, by squared error (Reimers & Gurevych 2019, section 3)."""
 
     @property
     def weights(self) -> dict[str, float]:
@@ -67,7 +67,7 @@ class CosineScore:
 
     def _scores(self, batch: SentencePairs) -> Tensor:
         if batch.scores is None:
-            raise UsageError("cosines are learned from scores, and the batch has none")
+            raise UsageError("learning cosines needs scores, and the batch has none")
         return batch.scores
 
 
@@ -78,6 +78,6 @@ def sentences(model: Scored, tokens: Tokens) -> Tensor:
 
 
 def cosines(a_BD: Tensor, b_BD: Tensor) -> Tensor:
-    """Compare each with each, in fp32 under autocast too: bf16 tells cosines near 1 apart by 0.004. Shape: [B, B]."""
+    """Compare all pairs, in fp32 even under autocast: near 1, bf16 has steps of 0.004. Shape: [B, B]."""
     with torch.autocast(a_BD.device.type, enabled=False):
         return a_BD @ b_BD.T

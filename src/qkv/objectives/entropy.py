@@ -1,4 +1,4 @@
-"""Cross-entropies as sums over the targets that are asked for, in fp32."""
+"""Cross-entropies as sums over the targets that are not ignored, in fp32."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from qkv.objectives.parts import IGNORED
 
 
 def cross_entropy(logits: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> LossOutput:
-    """Compare scores with the classes that are wanted, smoothed (Szegedy et al. 2016, section 7).
+    """Compute the cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
     (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes. The sums hold "nll", without smoothing, and
     "correct". Shape: [T, V], [T].
     """
     if not 0 <= smoothing < 1:
-        raise UsageError(f"smoothing must lie between 0 and 1, got {smoothing}")
+        raise UsageError(f"smoothing must be at least 0 and below 1, got {smoothing}")
     asked = wanted != IGNORED
     nll, mean, right = _fused(logits, wanted) if fused.fits(logits) else _plain(logits, wanted)
     loss = nll if not smoothing else (1 - smoothing) * nll + smoothing * mean
@@ -28,7 +28,7 @@ def cross_entropy(logits: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> 
 
 
 def _plain(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return -log p(wanted), the mean of -log p, and whether the wanted class has the highest score. Shape: [T]."""
+    """Return -log p(target), the mean of -log p, and whether the target has the highest score. Shape: [T]."""
     log_p = log_softmax(logits)
     nll = -log_p.gather(-1, wanted.clamp_min(0).unsqueeze(-1)).squeeze(-1)
     return nll, -log_p.mean(-1), log_p.detach().argmax(-1) == wanted
@@ -40,12 +40,12 @@ def _fused(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def log_softmax(logits: Tensor) -> Tensor:
-    """Return log-probabilities, in fp32 whatever the scores are in. Shape: [T, V] -> [T, V]."""
+    """Return log-probabilities, in fp32 whatever the precision of the logits. Shape: [T, V] -> [T, V]."""
     return F.log_softmax(logits, dim=-1, dtype=torch.float32)
 
 
 def binary_cross_entropy(logits: Tensor, wanted: Tensor) -> LossOutput:
-    """Compare scores with yes (1) and no (0), element by element. Shape: [...], [...]."""
+    """Compute the binary cross-entropy of each element with 1 or 0. Shape: [...], [...]."""
     asked = wanted != IGNORED
     loss = F.binary_cross_entropy_with_logits(logits.float(), wanted.float(), reduction="none")
     right = ((logits.detach() > 0) == (wanted > 0)) & asked
@@ -53,7 +53,7 @@ def binary_cross_entropy(logits: Tensor, wanted: Tensor) -> LossOutput:
 
 
 def squared_error(found: Tensor, wanted: Tensor) -> LossOutput:
-    """Compare numbers with numbers; the sums hold "absolute", the distance itself. Shape: [B], [B]."""
+    """Compute the squared error; the sums hold "absolute", the absolute error. Shape: [B], [B]."""
     asked = wanted != IGNORED
     distance = (found.float() - wanted.float()).masked_fill(~asked, 0)
     return LossOutput(distance.square().sum(), asked.sum(), {"absolute": distance.detach().abs().sum()})

@@ -1,13 +1,13 @@
-"""Losses over wide rows of scores in Triton: a row is read as it lies, forwards and backwards, and nothing is kept.
+"""Losses over wide rows of logits in Triton, which never store the log-probabilities.
 
-Log-probabilities of a whole vocabulary in fp32 are the largest tensor of a language model's step. Here they never lie
-in memory: a program reads a row of scores x in blocks, and what is kept of it are a few numbers.
+Log-probabilities of a whole vocabulary in fp32 are the largest tensor of a language model's step. Here they are never
+in memory: a program reads a row of logits x in blocks, and keeps only a few numbers of it.
 
     log z = log Σ exp x       -log p(wanted) = log z - x[wanted]       the mean of -log p = log z - the mean of x
 
     backwards, with a gradient for each of the three     dx = g₁ exp(x - log z) + g₂ [wanted] + g₃ / V
 
-Two passes over a row that shall agree (R-Drop) have scores x and y, and are D = ½ (KL(p‖q) + KL(q‖p)) apart:
+The two passes of R-Drop have logits x and y; their distance is D = ½ (KL(p‖q) + KL(q‖p)):
 
     D = ½ (a - b)       with a = Σ p (x - y),  b = Σ q (x - y)
     dx = ½ (p (x - y - a) + p - q)       dy = ½ (q (b - (x - y)) + q - p)
@@ -36,7 +36,7 @@ if HERE:
 
     @triton.jit
     def _more(top, total, x):
-        """Take in more scores: the largest, and Σ exp relative to it (Milakov & Gimelshein 2018)."""
+        """Add scores to a running maximum and to Σ exp relative to it (Milakov & Gimelshein 2018)."""
         best = tl.maximum(top, tl.max(x, 0))
         level = tl.where(best == float("-inf"), 0.0, best)
         return best, total * tl.exp(top - level) + tl.sum(tl.exp(x - level), 0)
@@ -49,7 +49,7 @@ if HERE:
             at = start + block
             some = _scores(x, row, at, V)
             here = tl.max(some, 0)
-            first = tl.min(tl.where(some == here, at, V), 0)  # of the largest, as torch's argmax says
+            first = tl.min(tl.where(some == here, at, V), 0)  # the first of the largest, like torch's argmax
             place = tl.where(here > top, first, place)
             top, total = _more(top, total, some)
             added += tl.sum(tl.where(at < V, some, 0.0), 0)
@@ -102,13 +102,13 @@ if HERE:
 
 
 def fits(logits: Tensor) -> bool:
-    """Whether the kernels are for such rows."""
+    """Whether the kernels can run on these rows."""
     return logits.dim() == 2 and logits.shape[-1] >= NARROW and len(logits) > 0 and buildable(logits.device)
 
 
 @torch.library.custom_op("qkv::entropy", mutates_args=())
 def entropy(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return log z, the score that is wanted, the mean score, and whether the wanted one is the largest.
+    """Return log z, the logit of the target, the mean logit, and whether the target's is the largest.
 
     A row whose target is below 0 has no gradient. Shape: [T, V], [T] -> [T] each, fp32 and bool.
     """
@@ -139,7 +139,7 @@ def _entropy_gradient(
 
 @torch.library.custom_op("qkv::distance", mutates_args=())
 def distance(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return how far each row of the first half is from its row of the second, and what its gradient needs.
+    """Return the distance of each row of the first half from its row of the second, and what the gradient needs.
 
     Shape: [2T, V] -> [T], [4, T].
     """

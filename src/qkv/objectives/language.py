@@ -1,4 +1,4 @@
-"""Language modelling: the next token, or the hidden ones."""
+"""Language modelling: the next token, or the masked ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qkv.objectives.parts import Losses, count_targets
 
 @dataclass(frozen=True, kw_only=True)
 class NextToken:
-    """Say the token after each (Radford et al. 2018, equation 1)."""
+    """Predict the next token (Radford et al. 2018, equation 1)."""
 
     @property
     def weights(self) -> dict[str, float]:
@@ -34,7 +34,7 @@ class NextToken:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedToken:
-    """Say the hidden tokens and, if asked, whether the second sentence follows the first (Devlin et al. 2019).
+    """Predict masked tokens and, optionally, whether the second sentence follows the first (Devlin et al. 2019).
 
     Attributes:
         next_sentence: add next-sentence prediction, as in BERT. RoBERTa and ELECTRA do without it.
@@ -48,14 +48,14 @@ class MaskedToken:
         return {"mlm": 1.0, "nsp": 1.0} if self.next_sentence else {"mlm": 1.0}
 
     def counts(self, batch: Masked) -> dict[str, Tensor]:
-        """Count hidden tokens, and pairs."""
+        """Count masked tokens, and pairs."""
         found = {"mlm": count_targets(batch.wanted)}
         if self.next_sentence:
             found["nsp"] = count_targets(self._pairs(batch))
         return found
 
     def __call__(self, model: Scored, batch: Masked) -> Losses:
-        """Score the hidden rows only: the vocabulary is the widest layer, and 85 % of the rows are not asked for."""
+        """Score the masked rows only: the vocabulary is the widest layer, and 85 % of the rows are not masked."""
         if not self.next_sentence:
             return {"mlm": self._hidden_tokens(model, model.states_at(batch.tokens, batch.rows), batch)}
         hidden = model(batch.tokens)

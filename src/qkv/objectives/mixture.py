@@ -1,4 +1,4 @@
-"""Several objectives on one model."""
+"""Multi-task learning: several objectives on one model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from qkv.objectives.parts import Losses, Objective
 
 @dataclass(frozen=True)
 class Mixture:
-    """Learn several things at once: a batch for each, the losses weighted and added.
+    """Several objectives at once: a batch for each, and a weighted sum of their losses.
 
-    A part is named "objective/part". A step may bring only some of the batches.
+    A part is named "objective/part". A step may have only some of the batches.
 
     Attributes:
-        objectives: each objective and its weight, by the name its batch has.
+        objectives: each objective and its weight, by the name of its batch.
     """
 
     objectives: Mapping[str, tuple[Objective, float]]

@@ -1,4 +1,4 @@
-"""Classes by cross-entropy, and R-Drop (Liang et al. 2021): two passes with different dropout shall say the same."""
+"""Classes by cross-entropy, and R-Drop (Liang et al. 2021): two passes with different dropout should agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qkv.objectives.parts import IGNORED, Losses, count_targets
 
 @dataclass(frozen=True, kw_only=True)
 class RDrop:
-    """One pass, or two that shall say the same.
+    """Base of objectives with one pass, or with R-Drop's two.
 
     Attributes:
         r_drop: α of R-Drop, the weight of the divergence between two passes with different dropout. 0 runs one pass.
@@ -37,7 +37,7 @@ class RDrop:
 
     @property
     def weights(self) -> dict[str, float]:
-        """R-Drop adds both passes' losses to α times their distance; here passes are averaged, so α is halved too."""
+        """R-Drop adds both passes' losses and α times their distance. Here passes are averaged, so α is halved."""
         return {self.part: 1.0, "r_drop": self.r_drop / 2} if self.r_drop else {self.part: 1.0}
 
     def counts(self, batch: Any) -> dict[str, Tensor]:
@@ -47,13 +47,13 @@ class RDrop:
 
     @property
     def two_passes(self) -> bool:
-        """Whether there are two passes: only where there is a gradient to be had from their distance."""
+        """Whether there are two passes: only in training, because only the gradient needs their distance."""
         return self.r_drop > 0 and torch.is_grad_enabled()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy(RDrop):
-    """One class of several for each target, by one pass or two.
+    """Base of objectives with one class for each target.
 
     Attributes:
         smoothing: ε of label smoothing, the share of the target spread over all classes.
@@ -62,15 +62,15 @@ class CrossEntropy(RDrop):
     smoothing: float = 0.0
 
     def targets(self, batch: Any) -> Tensor:
-        """Return the classes that are wanted. Shape: [T]."""
+        """Return the target classes. Shape: [T]."""
         raise NotImplementedError
 
     def logits(self, model: Scored, batch: Any, twice: bool) -> Tensor:
-        """Score the classes of each target, of a second pass behind the first if asked. Shape: [T or 2T, V]."""
+        """Compute the logits of each target; with `twice`, of a second pass after the first. Shape: [T or 2T, V]."""
         raise NotImplementedError
 
     def num_targets(self, batch: Any) -> Tensor:
-        """Count the classes that are wanted."""
+        """Count the targets that are not ignored."""
         return count_targets(self.targets(batch))
 
     def __call__(self, model: Scored, batch: Any) -> Losses:
@@ -85,7 +85,7 @@ class CrossEntropy(RDrop):
 def distance(logits_2TV: Tensor, wanted: Tensor) -> LossOutput:
     """½ (KL(p‖q) + KL(q‖p)) of each row (equation 2), which is ½ Σ (p - q)(log p - log q).
 
-    The scores of the second pass follow those of the first. Shape: [2T, V], [T].
+    The logits of the second pass follow those of the first. Shape: [2T, V], [T].
     """
     asked = wanted != IGNORED
     rows = fused.distance(logits_2TV)[0] if fused.fits(logits_2TV) else _plain(logits_2TV)
@@ -97,6 +97,6 @@ def _plain(logits_2TV: Tensor) -> Tensor:
 
 
 def divergence(log_2TV: Tensor) -> Tensor:
-    """Return what each class adds to the distance of two passes' log-probabilities. Shape: [2T, V] -> [T, V]."""
+    """Return what each class adds to the distance of two passes. Shape: [2T, V] -> [T, V]."""
     log_p, log_q = log_2TV.chunk(2)
     return 0.5 * (log_p.exp() - log_q.exp()) * (log_p - log_q)

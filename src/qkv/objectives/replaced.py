@@ -1,4 +1,4 @@
-"""ELECTRA: a small generator fills masks, a discriminator says of every token whether it was put there."""
+"""ELECTRA: a small generator fills masks, and a discriminator finds the tokens that were replaced."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pair(Protocol):
 
     @property
     def discriminator(self) -> Scored:
-        """Spots what was filled."""
+        """Finds replaced tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +33,10 @@ class ReplacedToken:
     """The masked-token loss of the generator plus λ times the discriminator's (Clark et al. 2020, section 2).
 
         text           the chef cooked the meal
-        masked         the [M]  [M]    the meal     generator reads: which words were there?
-        filled         the chef ate    the meal     discriminator reads: which were put there? (ate)
+        masked         the [M]  [M]    the meal     generator: which words were there?
+        filled         the chef ate    the meal     discriminator: which were replaced? (ate)
 
-    A filled token that happens to be the right one counts as original. No gradient passes through the draw.
+    A filled token that happens to be the right one counts as original. No gradient passes through the sampling.
 
     Attributes:
         weight: λ, the weight of the discriminator's loss, which is much smaller than the generator's.
@@ -56,12 +56,12 @@ class ReplacedToken:
         return {"mlm": 1.0, "replaced": self.weight}
 
     def counts(self, batch: Masked) -> dict[str, Tensor]:
-        """Count hidden tokens for the generator, all tokens for the discriminator."""
+        """Count masked tokens for the generator, all tokens for the discriminator."""
         real = torch.tensor(len(batch.tokens.ids)) if batch.real is None else batch.real
         return {"mlm": count_targets(batch.wanted), "replaced": real}
 
     def __call__(self, model: Pair, batch: Masked) -> Losses:
-        """Fill the masks, then ask every token."""
+        """Fill the masks, then classify every token."""
         hidden = model.generator(batch.tokens)
         scores = model.generator.head("mlm")(hidden.states[batch.rows], model.generator.table)
         filled, replaced = fill(batch, draw(scores, self.temperature))
@@ -71,15 +71,15 @@ class ReplacedToken:
 
 @torch.no_grad()
 def draw(scores: Tensor, temperature: float) -> Tensor:
-    """Draw a token for each row: the highest score after Gumbel noise, -log of an exponential. Shape: [M, V] -> [M]."""
+    """Sample a token per row: the highest score with Gumbel noise, -log of an exponential. Shape: [M, V] -> [M]."""
     scores = scores.float() / temperature
     return (scores - torch.empty_like(scores).exponential_().log_()).argmax(-1)
 
 
 def fill(batch: Masked, drawn: Tensor) -> tuple[Tokens, Tensor]:
-    """Put drawn tokens where tokens were hidden; returns what is then read, and 1 where it is not the original.
+    """Put sampled tokens in the place of masks; returns the tokens, and 1 where one is not the original.
 
-    Nothing is asked of fillers.
+    Fillers have no target.
     """
     kept = batch.tokens.ids[batch.rows]
     asked = batch.wanted != IGNORED

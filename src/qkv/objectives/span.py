@@ -1,4 +1,4 @@
-"""Where the answer starts and where it ends."""
+"""Extractive question answering: where the answer starts and ends."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from qkv.objectives.r_drop import RDrop, divergence
 class AnswerSpan(RDrop):
     """A softmax over the tokens of each sequence for the start, another for the end (Devlin et al. 2019, section 4.2).
 
-    A sequence's loss is the mean of the two. A span outside its sequence (-100, or cut off) is not asked for.
+    A sequence's loss is the mean of the two. A span outside its sequence (-100, or cut off) is ignored.
     """
 
     part: ClassVar[str] = "span"
 
     def num_targets(self, batch: Spans) -> Tensor:
-        """Count the spans that lie within their sequences."""
+        """Count the spans within their sequences."""
         return _inside(batch).sum()
 
     def __call__(self, model: Scored, batch: Spans) -> Losses:
-        """Score every row as a start and as an end; "correct" has both right."""
+        """Score every row as a start and as an end; "correct" counts sequences with both right."""
         one = batch
         if self.two_passes:
             batch = Spans(batch.tokens.twice(), batch.starts.repeat(2), batch.ends.repeat(2))
@@ -55,7 +55,7 @@ def distance(log_p_2T2: Tensor, batch: Spans) -> LossOutput:
 
 
 def _inside(batch: Spans) -> Tensor:
-    """Which spans lie within their sequences; the row of another would be a neighbour's. Shape: [B]."""
+    """Which spans are within their sequences; the row of another would be in a neighbour. Shape: [B]."""
     lengths = batch.tokens.layout.lengths
     return (batch.starts >= 0) & (batch.starts < lengths) & (batch.ends >= 0) & (batch.ends < lengths)
 

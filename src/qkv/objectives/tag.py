@@ -1,4 +1,4 @@
-"""A label for each token: names, parts of speech."""
+"""Token classification: names, parts of speech."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qkv.objectives.r_drop import CrossEntropy
 
 @dataclass(frozen=True, kw_only=True)
 class Tag(CrossEntropy):
-    """One class for each token; the later pieces of a word and the special tokens are not asked for."""
+    """One class for each token; the later pieces of a word and special tokens are ignored."""
 
     part: ClassVar[str] = "tag"
 
@@ -23,5 +23,5 @@ class Tag(CrossEntropy):
         return batch.labels
 
     def logits(self, model: Scored, batch: Labelled, twice: bool) -> Tensor:
-        """Score the tags of each row. Shape: [T or 2T, C]."""
+        """Compute the logits of each row. Shape: [T or 2T, C]."""
         return model.logits(model(batch.inputs.twice() if twice else batch.inputs), "tag")

@@ -1,4 +1,4 @@
-"""Say the target of a source: translation, summaries, T5's spans, BART's repairs."""
+"""Sequence to sequence: translation, summaries, T5's spans, BART's denoising."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Translate(CrossEntropy):
         return batch.wanted
 
     def logits(self, model: Scored, batch: Translated, twice: bool) -> Tensor:
-        """Score the vocabulary for each target token. Shape: [T or 2T, V]."""
+        """Compute the logits of each target token. Shape: [T or 2T, V]."""
         pairs = batch.pairs
         if twice:
             pairs = Pairs(pairs.source.twice(), pairs.target.twice())

@@ -1,4 +1,4 @@
-"""Word vectors: tell the words that are there from words that are not, or say how often two words meet."""
+"""Word vectors: tell real neighbours from negative samples, or predict how often two words occur together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from qkv.objectives.parts import IGNORED, Losses, count_targets
 
 
 class Tables(Protocol):
-    """A vector for each word that is read and one for each word that is asked for."""
+    """An input vector and an output vector for each word."""
 
     inputs: Callable[[Tensor], Tensor]
     outputs: Callable[[Tensor], Tensor]
 
 
 class BiasedTables(Tables, Protocol):
-    """And a number for each word of both."""
+    """And an input and an output bias for each word."""
 
     input_bias: Callable[[Tensor], Tensor]
     output_bias: Callable[[Tensor], Tensor]
@@ -57,11 +57,11 @@ class Cbow:
         return {"cbow": 1.0}
 
     def counts(self, batch: Words) -> dict[str, Tensor]:
-        """Count the words with any around them."""
+        """Count the words that have neighbours."""
         return {"cbow": self._asked(batch).sum()}
 
     def __call__(self, model: Tables, batch: Words) -> Losses:
-        """Score each word and its noise words; a word with none around it is not asked for."""
+        """Score each word and its noise words; a word without neighbours is ignored."""
         there = batch.inputs >= 0
         around_BCD = model.inputs(batch.inputs.clamp_min(0)) * there.unsqueeze(-1)
         mean_BD = around_BCD.sum(1) / there.sum(1, keepdim=True).clamp_min(1)
@@ -73,11 +73,11 @@ class Cbow:
 
 @dataclass(frozen=True, kw_only=True)
 class Glove:
-    """The logarithm of how often two words meet (Pennington et al. 2014, equations 8 and 9).
+    """The logarithm of how often two words occur together (Pennington et al. 2014, equations 8 and 9).
 
     Attributes:
-        x_max: words that meet so often, or more often, weigh 1.
-        alpha: those that meet less often weigh (count / x_max) to this power.
+        x_max: pairs that occur this often or more have weight 1.
+        alpha: rarer pairs have weight (count / x_max) to this power.
     """
 
     x_max: float = 100.0
@@ -102,9 +102,9 @@ class Glove:
 
 
 def negative_sampling(model: Tables, read_BD: Tensor, batch: Words, asked: Tensor) -> LossOutput:
-    """-log σ(u·v) - Σ log σ(-u_noise·v) of each row; "correct" puts the true word above all its noise.
+    """-log σ(u·v) - Σ log σ(-u_noise·v) of each row; "correct" counts rows with the true word above all noise.
 
-    A noise word that is the true one is skipped, as in the authors' code: it would be asked for and refused at once.
+    A noise word that is the true one is skipped, as in the authors' code: it would be right and wrong at once.
     """
     words_BK = torch.cat([batch.outputs.clamp_min(0).unsqueeze(1), batch.noise], dim=1)
     scores_BK = (read_BD.unsqueeze(1).float() * model.outputs(words_BK).float()).sum(-1)

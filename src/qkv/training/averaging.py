@@ -1,4 +1,4 @@
-"""Averages of weights: exponential over the steps, or plain over the last checkpoints."""
+"""Weight averaging: an exponential moving average (EMA) over steps, or the mean of the last checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class MovingAverage:
-    """average ← decay · average + (1 - decay) · weights, with a shorter memory in the first steps."""
+    """average ← decay · average + (1 - decay) · weights, with a lower decay in the first steps."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.steps = decay, 0
@@ -17,7 +17,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Take in the weights after a step."""
+        """Add the weights after a step."""
         self.steps += 1
         decay = min(self.decay, self.steps / (self.steps + 10))
         parameters = dict(model.named_parameters())

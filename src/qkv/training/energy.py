@@ -1,7 +1,7 @@
-"""Energy and carbon of a run: measured where the machine offers it, estimated and marked so where not.
+"""Energy and carbon of a run: measured if the machine allows it, otherwise estimated and marked as such.
 
-Measured: NVML's total energy counter for GPUs, RAPL's for CPU packages. Estimated: watts by count of GPUs or cores
-times the seconds. CO2 is the energy times the carbon intensity of the grid (Strubell et al. 2019), a setting.
+Measured: NVML's total energy counter for GPUs, RAPL's for CPU packages. Estimated: watts per GPU or core times
+the seconds. CO2 is the energy times the carbon intensity of the grid (Strubell et al. 2019), a setting.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ RAPL = Path("/sys/class/powercap")
 
 @dataclass(frozen=True)
 class Energy:
-    """What a run took so far.
+    """What a run has used so far.
 
     Attributes:
         seconds: wall-clock time.
         joules: by part (gpu, cpu).
-        sources: how each part is known: NVML, RAPL or an estimate.
+        sources: the source of each part: NVML, RAPL or an estimate.
     """
 
     seconds: float
@@ -34,7 +34,7 @@ class Energy:
     sources: dict[str, str]
 
     def report(self, grams_per_kwh: float) -> dict[str, object]:
-        """Return what energy.json holds."""
+        """Return the contents of energy.json."""
         kwh = sum(self.joules.values()) / 3.6e6
         return {
             "seconds": round(self.seconds, 1),
@@ -48,7 +48,7 @@ class Energy:
 
 
 class Meter:
-    """Counts from its making; `before` is what earlier parts of the same run took."""
+    """Measures from its creation on; `before` is what earlier parts of the same run used."""
 
     def __init__(self, device: torch.device, before: Energy | None = None) -> None:
         self.device = device

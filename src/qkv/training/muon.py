@@ -1,6 +1,6 @@
-"""Muon (Jordan et al. 2024): momentum whose matrix is made orthogonal before each step.
+"""Muon (Jordan et al. 2024): momentum that is made orthogonal before each step.
 
-Scaled as Liu et al. 2025 do, so that a step is as large as AdamW's and one rate serves both.
+Scaled as in Liu et al. 2025, so that a step is as large as AdamW's and both use the same rate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# The quintic of Jordan et al.: five rounds bring every singular value near 1.
+# The quintic of Jordan et al.: five iterations bring every singular value near 1.
 QUINTIC = (3.4445, -4.7750, 2.0315)
 ROUNDS = 5
 LIKE_ADAMW = 0.2
@@ -20,8 +20,8 @@ LIKE_ADAMW = 0.2
 class Muon(torch.optim.Optimizer):
     """For matrices only.
 
-    As torch's fused optimizers do, a step divides the gradients by `grad_scale` and moves nothing where `found_inf` is
-    1; the loop sets both.
+    Like torch's fused optimizers, a step divides the gradients by `grad_scale` and changes nothing if `found_inf` is 1;
+    the loop sets both.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Move every matrix; matrices of one shape are made orthogonal together."""
+        """Update every matrix; matrices of one shape are made orthogonal together."""
         del closure
         for group in self.param_groups:
             alike: dict[torch.Size, list[Tensor]] = {}
@@ -45,10 +45,10 @@ class Muon(torch.optim.Optimizer):
     def _move(self, parameters: list[Tensor], *, lr: float | Tensor, weight_decay: float, momentum: float) -> None:
         moved = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
         pairs = [(p.grad, m) for p, m in zip(parameters, moved, strict=True) if p.grad is not None]
-        # where nothing may move, the gradient is the momentum itself, and the update comes to nothing
+        # if nothing may change, the gradient is the momentum itself, and the update is zero
         grads = [torch.where(self.found_inf > 0, m, grad / self.grad_scale) for grad, m in pairs]
         torch._foreach_lerp_(moved, grads, 1 - momentum)
-        ahead = torch._foreach_lerp(grads, moved, momentum)  # Nesterov's look ahead
+        ahead = torch._foreach_lerp(grads, moved, momentum)  # Nesterov momentum
         rate = lr * (1.0 - self.found_inf)
         size = LIKE_ADAMW * max(parameters[0].shape) ** 0.5
         updates = orthogonal(torch.stack(ahead)).to(parameters[0].dtype) * (rate * size)
@@ -57,7 +57,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Bring matrices near to the orthogonal ones with their singular vectors, by Newton-Schulz rounds.
+    """Approximate the orthogonal matrices with the same singular vectors, by Newton-Schulz iterations.
 
     Shape: [..., rows, columns].
     """

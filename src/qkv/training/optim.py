@@ -61,7 +61,7 @@ class Optimizer:
         rest = [p for p in self.names if p not in chosen]
         device = next(iter(self.names)).device
         self.shares = layer_shares(self.names.values(), config.layer_decay)
-        # of each layer's share a tensor, so that a recorded step reads what stands in it
+        # tensors, so that a recorded step reads their current values
         self.rates = {s: torch.tensor(config.lr * s, device=device) for s in sorted(set(self.shares.values()))[::-1]}
         self.inner: list[torch.optim.Optimizer] = [
             torch.optim.AdamW(
@@ -82,7 +82,7 @@ class Optimizer:
         self.peak, self.clip = config.lr, config.clip
 
     def _groups(self, parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:
-        """Put parameters that move at one rate together."""
+        """Group parameters that have the same rate."""
         by_share: dict[float, list[Tensor]] = {share: [] for share in self.rates}
         for parameter in parameters:
             by_share[self.shares[self.names[parameter]]].append(parameter)
@@ -90,7 +90,7 @@ class Optimizer:
         return [{"params": p, "weight_decay": weight_decay, "lr": self.rates[share]} for share, p in kept.items()]
 
     def set_rate(self, share: float) -> None:
-        """Take `share` of the peak rate for the next step, and of that every layer its own share."""
+        """Set the rate of the next step to `share` of the peak, times each layer's own share."""
         for of_layer, rate in self.rates.items():
             rate.fill_(self.peak * of_layer * share)
 
@@ -99,16 +99,16 @@ class Optimizer:
         return nn.utils.get_total_norm([parameter.grad for parameter in self.names if parameter.grad is not None])
 
     def step(self, norm: Tensor) -> None:
-        """Move the weights, and forget the gradients.
+        """Update the weights, and drop the gradients.
 
         Args:
-            norm: of the gradients. Where it is above `clip` they are scaled down to it; where it is not finite nothing
-                moves. Both happen inside the update, on the device: nothing waits, no pass over the gradients is added.
+            norm: the norm of the gradients. If it is above `clip`, they are scaled down to it; if it is not finite, no
+                weight changes. Both happen inside the update on the device, without a wait or another pass.
         """
         scale = (norm / self.clip).clamp_min(1.0) if self.clip > 0 else torch.ones_like(norm)
         hold = (~norm.isfinite()).float()
         for optimizer in self.inner:
-            # what torch's GradScaler sets: a fused step divides its gradients, or does nothing at all
+            # what torch's GradScaler sets: a fused step divides its gradients, or does nothing
             optimizer.grad_scale, optimizer.found_inf = scale, hold  # type: ignore[attr-defined]
             optimizer.step()
         self.forget()
@@ -128,13 +128,13 @@ class Optimizer:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the state back."""
+        """Load the state."""
         known = {name: parameter for parameter, name in self.names.items()}
         owner = {p: optimizer for optimizer in self.inner for group in optimizer.param_groups for p in group["params"]}
         for place, value in tensors.items():
             name, _, key = place.rpartition("/")
             if name not in known:
-                raise QkvError(f"the checkpoint's optimizer knows {name}, which this model has not")
+                raise QkvError(f"the checkpoint's optimizer has a state for {name}, which this model does not have")
             parameter = known[name]
             # torch keeps the step counter of a fused AdamW beside its parameter
             owner[parameter].state[parameter][key] = value.to(parameter.device)
@@ -143,7 +143,7 @@ class Optimizer:
 def layer_shares(names: Iterable[str], decay: float) -> dict[str, float]:
     """Return each parameter's share of the rate: 1 for heads and the last layer, `decay` times less for each below.
 
-    What is low in a trained model is general and should move least (Howard & Ruder 2018; Clark et al. 2020).
+    The lower layers of a trained model are general and should change least (Howard & Ruder 2018; Clark et al. 2020).
     """
     depths = {name: _depth(name) for name in names}
     most = max((depth for depth in depths.values() if depth is not None), default=0)
@@ -151,7 +151,7 @@ def layer_shares(names: Iterable[str], decay: float) -> dict[str, float]:
 
 
 def _depth(name: str) -> int | None:
-    """Return 0 for embeddings, 1 for the lowest layer and so on; None for what stands above the layers."""
+    """Return 0 for embeddings, 1 for the lowest layer and so on; None for what is above the layers."""
     layer = re.search(r"\bblocks\.(\d+)\.", name)
     if layer:
         return int(layer[1]) + 1
@@ -159,5 +159,5 @@ def _depth(name: str) -> int | None:
 
 
 def _is_layer_matrix(name: str, parameter: Tensor) -> bool:
-    """Whether a parameter is a matrix inside a stack: tables and heads are AdamW's."""
+    """Whether a parameter is a matrix inside a stack; AdamW takes tables and heads."""
     return parameter.dim() == 2 and ".blocks." in name

@@ -1,4 +1,4 @@
-"""How much of a GPU's peak a run takes."""
+"""How much of a GPU's peak performance a run reaches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qkv.common.batch import move, size
 from qkv.nn.kernels import Call
 from qkv.training.run import Run
 
-# Dense bf16 products, operations a second, as the makers' data sheets have them; the longest name that fits counts.
+# Dense bf16 operations per second from the data sheets; the longest matching name counts.
 PEAKS = {
     "B200": 2250e12,
     "H200": 989e12,
@@ -33,7 +33,7 @@ PEAKS = {
 
 
 def peak_of(name: str) -> float | None:
-    """Return the peak of a GPU by its name, or None for one that is not listed."""
+    """Return the peak of a GPU by its name, or None if it is not listed."""
     return next((PEAKS[known] for known in sorted(PEAKS, key=len, reverse=True) if known in name), None)
 
 

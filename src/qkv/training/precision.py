@@ -11,7 +11,7 @@ PRECISIONS = ("auto", "bf16", "fp32")
 
 
 def wants_bf16(precision: str, device: torch.device) -> bool:
-    """Decide whether products run in bf16; a CPU never does by itself, and only after a probe in a child process."""
+    """Decide whether to use bf16: never on a CPU by default, and only after a test in a child process."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if precision == "fp32" or (precision == "auto" and device.type != "cuda"):

@@ -1,4 +1,4 @@
-"""What steps gave, and their means since the last line of the log."""
+"""Results of training steps, and their means since the last line of the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qkv.common.batch import UNITS
 
 @dataclass(frozen=True)
 class StepResult:
-    """A step that was taken: its losses and the norm of its gradient, still on the device, and its size."""
+    """The result of a step: its losses and the norm of its gradient, still on the device, and its size."""
 
     names: tuple[str, ...]
     values: torch.Tensor
@@ -24,7 +24,7 @@ class RunningMeans:
     """Running means since the last line of the log.
 
     Args:
-        work: the share of the device's peak that one unit a second takes, or None where it is not known.
+        work: the share of the device's peak that one unit per second takes, or None if it is not known.
     """
 
     def __init__(self, work: float | None = None) -> None:
@@ -34,10 +34,10 @@ class RunningMeans:
         self.unit = "tok"
         self.start = time.perf_counter()
         self.loss = 0.0
-        self.said = ""
+        self.text = ""
 
     def add(self, losses: dict[str, float], norm: float, size: int, unit: str) -> None:
-        """Take in a step."""
+        """Add a step."""
         self.steps += 1
         self.size += size
         self.unit = unit
@@ -46,24 +46,24 @@ class RunningMeans:
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def facts(self) -> str:
-        """Say it for the bar; before the first step after a line of the log, what was said last."""
+        """Return the text of the progress bar; before the first step after a log line, the last text."""
         if self.steps:
             share = "" if self.work is None else f"  {self.speed * self.work:.0%} of peak"
-            self.said = f"loss {self.loss:.3f}  {self.speed:,.0f} {self.unit}/s{share}"
-        return self.said
+            self.text = f"loss {self.loss:.3f}  {self.speed:,.0f} {self.unit}/s{share}"
+        return self.text
 
     @property
     def speed(self) -> float:
-        """Units a second."""
+        """Units per second."""
         return self.size / (time.perf_counter() - self.start)
 
     def take(self) -> dict[str, float]:
-        """Return the means and begin anew."""
+        """Return the means and start again."""
         means = {name: value / self.steps for name, value in self.sums.items()}
         means[f"{UNITS[self.unit]}_per_second"] = self.speed
         if self.work is not None:
             means["share_of_peak"] = self.speed * self.work
-        said = self.facts()
+        text = self.facts()
         self.__init__(self.work)  # type: ignore[misc]
-        self.said = said
+        self.text = text
         return means

@@ -1,11 +1,11 @@
-"""A whole step recorded as a CUDA graph: a small model's step is a thousand launches, and launching is what takes long.
+"""A whole training step recorded as a CUDA graph: in a small model's step, launching kernels takes most of the time.
 
-    step 1      taken the ordinary way (the optimizer makes its state)
+    step 1      run as usual (the optimizer makes its state)
     step 2      recorded, then replayed
-    step 3 …    the batch is copied to where the recording reads it, and the recording replayed
+    step 3 …    the batch is copied into the recorded one, and the graph replayed
 
-Shapes must not change from step to step, so batches are brought to one `StaticShape`; a batch that is larger makes it
-grow, and the step is recorded anew.
+Shapes must not change from step to step, so batches are brought to one `StaticShape`. A larger batch makes the shape
+grow, and the step is recorded again.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.ragged import Ragged
 from qkv.common.tree import leaves, mapped
 
-Step = tuple[tuple[str, ...], Tensor]  # the names of what a step gave, and the numbers
+Step = tuple[tuple[str, ...], Tensor]  # the names of a step's results, and their values
 
 
 class Recorder:
-    """Computes steps over batches of one shape.
+    """Runs training steps over batches of one shape.
 
     Args:
         shape: of the batches.
-        gradients: from a batch on the device to its losses, leaving gradients.
-        update: from the losses to a step's numbers, leaving no gradients.
-        forget: drops gradients.
+        gradients: computes the losses of a batch on the device, and the gradients.
+        update: moves the weights, and returns the step's results.
+        forget: drops the gradients.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Recorder:
         self.begun = False
 
     def __call__(self, batch: Any, device: torch.device) -> Step:
-        """Take a step over a batch that is still on the host."""
+        """Run a step on a batch that is still on the host."""
         fixed = self.shape.fill(batch)
         if fixed is None:
             self.shape, self.graph = self.shape.grown(batch), None
@@ -64,7 +64,7 @@ class Recorder:
         assert self.graph is not None
         self.graph.replay()
         names, values = self.given
-        return names, values.clone()  # the next replay writes over it
+        return names, values.clone()  # the next replay overwrites it
 
     def _record(self, batch: Any) -> None:
         def warm_up() -> None:
@@ -76,7 +76,7 @@ class Recorder:
 
 
 def _fresh(batch: Any) -> Any:
-    """The same tensors in new layouts: what a layout has worked out belongs to one pass."""
+    """The same tensors in new layouts: what a layout has cached belongs to one pass."""
     return mapped(batch, lambda leaf: leaf.fresh() if isinstance(leaf, Ragged) else leaf)
 
 

@@ -3,8 +3,8 @@
     a batch     the cat sat | hello | two dogs
     fixed       the cat sat | hello | two dogs | · · | · · |        rows and sequences up to the shape's limits
 
-Filler sequences come last and nothing is asked of them, so a real sequence's states and its loss stay what they were.
-Fillers are few: a shape is as large as the largest batches, and batches are made to one token budget.
+Filler sequences come last and have no targets, so the states and the loss of real sequences do not change. There are
+few fillers: a shape is as large as the largest batches, and all batches have the same token budget.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StaticShape:
         rows: of each layout.
         sequences: of each layout, fillers included.
         longest: the longest sequence of each layout.
-        targets: hidden tokens of a masked batch.
+        targets: see `Batch.num_targets`.
     """
 
     rows: tuple[int, ...]
@@ -41,7 +41,7 @@ class StaticShape:
 
     @staticmethod
     def of(batches: Sequence[object]) -> StaticShape | None:
-        """Find the shape that holds batches like these, or None for a kind that has no fixed shape."""
+        """Find the shape that holds batches like these, or None if one of them has no static shape."""
         static = [batch for batch in batches if isinstance(batch, Batch) and batch.is_static]
         if not batches or len(static) < len(batches):
             return None
@@ -55,7 +55,7 @@ class StaticShape:
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> StaticShape:
-        """Take a shape back from JSON."""
+        """Read a shape from JSON."""
         return StaticShape(tuple(facts["rows"]), facts["sequences"], tuple(facts["longest"]), facts["targets"])
 
     def grown(self, batch: Batch) -> StaticShape:
@@ -77,7 +77,7 @@ class StaticShape:
         if long or min(lacking) < 0 or number + needed > self.sequences or batch.num_targets > self.targets:
             return None
         if needed and min(lacking) < needed:
-            return None  # a filler of no rows on one side would ask nothing of something
+            return None  # a filler with no rows on one side would attend to nothing
         filled = [
             _filled(side, n, needed, self.sequences, most)
             for side, n, most in zip(sides, lacking, self.longest, strict=True)

@@ -1,4 +1,4 @@
-"""Whether kernels can be built here: Triton comes with torch for CUDA, and needs a C compiler and Python's headers."""
+"""Whether Triton works here: it comes with torch for CUDA, and needs a C compiler and Python's headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if HERE:
 
 
 def buildable(device: torch.device) -> bool:
-    """Whether Triton's kernels run here. What is being compiled need not ask: the compiler builds kernels itself."""
+    """Whether Triton kernels run here. Compiled code needs no check: the compiler builds kernels itself."""
     return HERE and device.type == "cuda" and (torch.compiler.is_compiling() or _works(device))
 
 
@@ -26,6 +26,6 @@ def buildable(device: torch.device) -> bool:
 def _works(device: torch.device) -> bool:
     try:
         _nothing[(1,)](torch.empty(1, device=device))
-    except Exception:  # whatever it lacks, the plain way does without it
+    except Exception:  # whatever is missing, the plain code does not need it
         return False
     return True
