@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from qkv.cli.lines import json_line
 from qkv.common.errors import UsageError
 from qkv.predict import Model
 from qkv.predict.cluster import Group
 from qkv.predict.search import Hit
+from qkv.predict.texts import chunked
 from qkv.predict.words import OPERATORS, WordVectors
 
 Pair = tuple[str, str]
@@ -33,7 +33,7 @@ def _cut(line: str, number: int, name: str) -> Pair:
 
 def pair_lines(model: Model, pairs: Iterator[Pair], chunk: int, *, as_json: bool) -> Iterator[str]:
     """Compare pairs as they come."""
-    while some := list(islice(pairs, chunk)):
+    for some in chunked(pairs, chunk):
         vectors = model.embed([text for pair in some for text in pair], normalize=True)
         cosines = (vectors[0::2] * vectors[1::2]).sum(1).tolist()
         yield from (_pair(a, b, cosine, as_json) for (a, b), cosine in zip(some, cosines, strict=True))

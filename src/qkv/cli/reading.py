@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -180,8 +179,9 @@ def _answered(
     ask: Callable[[list[T]], list[Any]], given: Iterable[T], texts: list[str] | None
 ) -> Iterator[tuple[T, Any]]:
     """Ask part by part; no more than a part is held at a time."""
-    rest, size = iter(given), chunk_of(texts or [])
-    while part := list(islice(rest, size)):
+    from qkv.predict.texts import chunked
+
+    for part in chunked(given, chunk_of(texts or [])):
         yield from zip(part, ask(part), strict=True)
 
 

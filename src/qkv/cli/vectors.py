@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from qkv.cli.options import DEVICE, FILE, JSON, POOLING, VECTORS, progress
-from qkv.cli.texts import STANDARD_INPUT, chunk_of, count_texts, find_texts, print_line, print_message
+from qkv.cli.texts import CHUNK, STANDARD_INPUT, chunk_of, count_texts, find_texts, print_line, print_message
 
 app = typer.Typer(rich_markup_mode="rich")
-T = TypeVar("T")
 
 
 @app.command(epilog="Examples:  qkv embed FOLDER 'a sentence' 'another'   |   qkv embed FOLDER - < lines.txt")
@@ -30,11 +27,12 @@ def embed(
     """Turn each text into a vector: one line of numbers a text."""
     from qkv import predict
     from qkv.cli.lines import json_line
+    from qkv.predict.texts import chunked
 
     lines = find_texts(texts or [], file)
     loaded = predict.load(model, device=device)
     with progress(count_texts(texts or [], file), "embedding") as advance:
-        for chunk in _chunks(lines, chunk_of(texts or [])):
+        for chunk in chunked(lines, chunk_of(texts or [])):
             vectors = loaded.embed(chunk, normalize=normalize, pooling=pooling, progress=advance)
             for text, vector in zip(chunk, vectors.tolist(), strict=True):
                 plain = " ".join(f"{x:.6f}" for x in vector)
@@ -98,10 +96,13 @@ def cluster(
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Group texts: number, size and most central text of each group, the largest first."""
+    import numpy as np
+
     from qkv import predict
     from qkv.cli.likeness import group_lines
     from qkv.common.errors import UsageError
     from qkv.predict.cluster import cluster as group
+    from qkv.predict.texts import chunked
 
     if (groups is None) == (distance is None):
         raise UsageError("give --groups K or --distance D, one of the two")
@@ -111,7 +112,8 @@ def cluster(
         raise UsageError(f"{file} holds no text: there is nothing to group")
     loaded = predict.load(model, device=device)
     with progress(len(numbered), "embedding") as advance:
-        vectors = loaded.embed([text for _, text in numbered], pooling=pooling, progress=advance)
+        parts = chunked((text for _, text in numbered), CHUNK)
+        vectors = np.concatenate([loaded.embed(part, pooling=pooling, progress=advance) for part in parts])
     for line in group_lines(
         group(vectors, groups=groups, distance=distance, seed=seed), numbered, members=members, as_json=as_json
     ):
@@ -137,13 +139,14 @@ def search(
     from qkv import predict
     from qkv.cli.likeness import hit_lines
     from qkv.predict.search import Index
+    from qkv.predict.texts import chunked
 
     lines = find_texts(queries, None)
     loaded = predict.load(model, device=device)
     with progress(None, "reading lines") as advance:
         made = Index(loaded, corpus, folder=index, pooling=pooling, say=print_message, progress=advance)
     several = queries == STANDARD_INPUT or len(queries) > 1
-    for chunk in _chunks(lines, chunk_of(queries)):
+    for chunk in chunked(lines, chunk_of(queries)):
         for query, hits in zip(chunk, made.search(chunk, top=top), strict=True):
             print_line(hit_lines(query, hits, several=several, as_json=as_json))
 
@@ -164,9 +167,3 @@ def vectors(
     words, table = named_vectors(predict.load(model, device="cpu"))
     write_vectors(out, words, table, header=header)
     print_line(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    stream = iter(items)
-    while chunk := list(islice(stream, size)):
-        yield chunk

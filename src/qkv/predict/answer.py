@@ -20,9 +20,9 @@ from torch import Tensor
 
 from qkv.common.errors import Shortened, UsageError
 from qkv.decoding.spans import best_spans
-from qkv.predict.batching import readable
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
+from qkv.predict.texts import readable
 from qkv.predict.verbs import reader
 from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window

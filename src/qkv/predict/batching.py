@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from qkv.common.errors import UsageError
 
 Ids = Sequence[Sequence[int]]
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 32_768}
-_HALF = re.compile(r"[\ud800-\udfff]")
 
 
 def batches(sizes: Sequence[int], device: torch.device) -> Iterator[list[int]]:
@@ -63,10 +61,3 @@ def position_limit(config: Any) -> int | None:
     """Return the longest sequence that the positions can place: a table of learned ones has an end."""
     position = getattr(config, "position", None)
     return int(config.max_length) if position is not None and position.name == "learned" else None
-
-
-def readable(texts: Sequence[str]) -> list[str]:
-    """Put U+FFFD in the place of half a surrogate pair, which no tokenizer takes; every character keeps its place."""
-    if isinstance(texts, str):
-        raise UsageError("texts must be a list of strings, not one string")
-    return [_HALF.sub("\ufffd", text) for text in texts]

@@ -13,9 +13,9 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.data.tables import shorten
-from qkv.predict.batching import readable
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
+from qkv.predict.texts import readable
 from qkv.predict.verbs import reader
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.windows import Window, best_places, window_rows

@@ -13,7 +13,7 @@ from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common.errors import UsageError, unknown
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
-from qkv.predict.device import find_device
+from qkv.predict.device import bound_primitives, find_device
 from qkv.predict.facts import describe
 from qkv.predict.model import Model
 
@@ -36,6 +36,7 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
         raise UsageError(
             f"{dtype} products kill the process on this CPU: use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
         )
+    bound_primitives()
     path = find(folder)
     found = read_folder(path, dtype=kind) if path.is_dir() else read_vector_file(path)
     return Model(found, device=device, kernel=kernel)

@@ -22,9 +22,10 @@ from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder, Transformer
 from qkv.models.word2vec import Word2Vec
 from qkv.nn import kernels
-from qkv.predict.batching import Ids, batches, check_ids, pack, readable
+from qkv.predict.batching import Ids, batches, check_ids, pack
 from qkv.predict.device import find_device
 from qkv.predict.facts import describe
+from qkv.predict.texts import shortened
 from qkv.tokenizers.text import Encoded
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class Runner:
                 "this model has no tokenizer: give ids to hidden() or logits(), or load a folder that has one"
             )
         limit = self.max_length
-        texts, pairs = readable(texts), None if pairs is None else readable(pairs)
+        texts, pairs = shortened(texts, limit), None if pairs is None else shortened(pairs, limit)
         encoded = self.tokenizer.encode(texts, pairs)
         if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
             warnings.warn(Shortened(cut, len(encoded.ids), f"texts were cut to {limit} tokens"), stacklevel=3)

@@ -23,6 +23,7 @@ from qkv.data.store import Store
 from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
 from qkv.predict.model import Model
+from qkv.predict.texts import chunked
 
 CHUNK = 4096  # lines that are read into vectors at a time
 CELLS = 1 << 22  # cosines computed at once: 16 MB
@@ -116,7 +117,7 @@ class Index:
 
     def _rows(self, progress: Callable[[int], None] | None) -> Iterator[Mapping[str, Any]]:
         lines = ((number, text) for number, text in read_lines(self.corpus) if text.strip())
-        while chunk := list(islice(lines, CHUNK)):
+        for chunk in chunked(lines, CHUNK):
             numbers, texts = zip(*chunk, strict=True)
             vectors = self.model.embed(texts, pooling=self.pooling, normalize=True, progress=progress)
             for number, vector in zip(numbers, vectors, strict=True):

@@ -18,10 +18,10 @@ import torch
 
 from qkv.common.errors import UsageError
 from qkv.data.iob import PREFIXED, spans_of
-from qkv.predict.batching import readable
 from qkv.predict.finite import finite
 from qkv.predict.places import Place, first_tokens, firsts_of, joined_places, split_words
 from qkv.predict.runner import Runner
+from qkv.predict.texts import readable
 from qkv.predict.verbs import names_of, reader
 from qkv.tokenizers.windows import best_places, window_rows
 

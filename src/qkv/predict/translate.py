@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import torch
@@ -26,7 +25,8 @@ from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
-from qkv.predict.translation import Piece, Translation, cut_texts, join, well_formed
+from qkv.predict.texts import chunked, well_formed
+from qkv.predict.translation import Piece, Translation, cut_texts, join
 from qkv.tokenizers.text import TextTokenizer
 
 BEAM = 4
@@ -86,8 +86,8 @@ def stream(
     """Ask chunk by chunk; the draws of each text are those that it would get in one list."""
     if chunk < 1:
         raise UsageError(f"chunk must be at least 1, got {chunk}")
-    rest, done = iter(texts), 0
-    while part := list(islice(rest, chunk)):
+    done = 0
+    for part in chunked(texts, chunk):
         yield from ask(part, **{**options, "seed": options.get("seed", 0) + done})
         done += len(part)
 

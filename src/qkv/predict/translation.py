@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qkv.data.sentences import split_sentences
+from qkv.predict.texts import readable
 from qkv.tokenizers.text import TextTokenizer
 
 Pair = tuple[int, int]
@@ -47,7 +48,7 @@ def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | 
         max_length: what the model can read, special tokens counted. Cutting a longer sentence is said aloud.
     """
     cutter = _Cutter(tokenizer, min(max_length or LONGEST, LONGEST))
-    cleaned = [well_formed(text) for text in texts]
+    cleaned = readable(texts)
     encoded = tokenizer.encode([text.strip() for text in cleaned]).ids
     found = [cutter.cut(text, ids) for text, ids in zip(cleaned, encoded, strict=True)]
     if cutter.halved:
@@ -96,11 +97,6 @@ def _halves(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
     start, end = border.span() if border else (middle, middle)
     *first, (last, _) = _halves(text[:start], fits)
     return [*first, (last, text[start:end]), *_halves(text[end:], fits)]
-
-
-def well_formed(text: str) -> str:
-    """Put U+FFFD in the place of half a surrogate pair."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 @dataclass(frozen=True)

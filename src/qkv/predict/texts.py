@@ -1,0 +1,65 @@
+"""Texts that a tokenizer can take: well formed, and no longer than memory allows.
+
+A tokenizer needs some two hundred bytes for each character, so the length is bounded before it starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from qkv.common.errors import UsageError
+
+T = TypeVar("T")
+LONGEST = 4_000_000  # characters of a text that is read whole; War and Peace has 3.2 million
+PER_TOKEN = 256  # characters read for each token that a model takes; hardly a token has more than twenty
+HELD = 1 << 18  # characters that are tokenised at a time
+FEWEST = 1 << 16  # characters that are always read
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def chunked(items: Iterable[T], count: int) -> Iterator[list[T]]:
+    """Give texts, or tuples and dicts that hold them, in lists: at most `count`, and few where they are long."""
+    part: list[T] = []
+    size = 0
+    for item in items:
+        part.append(item)
+        size += _characters(item)
+        if len(part) >= count or size >= HELD:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _characters(item: Any) -> int:
+    if isinstance(item, str):
+        return len(item)
+    parts = item.values() if isinstance(item, Mapping) else item
+    return sum(len(part) for part in parts if isinstance(part, str))
+
+
+def well_formed(text: str) -> str:
+    """Put U+FFFD in the place of each lone surrogate, which no tokenizer takes; every character keeps its place."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def readable(texts: Sequence[str]) -> list[str]:
+    """Return texts that are read whole, in windows or sentence by sentence; one that is too long is an error."""
+    if isinstance(texts, str):
+        raise UsageError("texts must be a list of strings, not one string")
+    for number, text in enumerate(texts):
+        if len(text) > LONGEST:
+            raise UsageError(
+                f"text {number} has {len(text):,} characters, and a text may have {LONGEST:,}: cut it into parts"
+            )
+    return [well_formed(text) for text in texts]
+
+
+def shortened(texts: Sequence[str], max_length: int | None) -> list[str]:
+    """Return texts of which only the first `max_length` tokens are read, cut to what can hold so many."""
+    if max_length is None or isinstance(texts, str):
+        return readable(texts)
+    most = max(FEWEST, max_length * PER_TOKEN)
+    return [well_formed(text[:most]) for text in texts]
