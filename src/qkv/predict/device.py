@@ -21,7 +21,7 @@ def bound_primitives() -> None:
 
 
 def find_device(name: str | None) -> torch.device:
-    """Return a device by name; CUDA where there is one if it is None."""
+    """Return a device by name; None means CUDA if it is available, else the CPU."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

@@ -25,7 +25,7 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
 
     Args:
         folder: a path, or the name of a built-in model ("en-de"); also a file of word vectors (.txt, .vec, .bin, .gz).
-        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
+        device: "cpu", "cuda" or "cuda:1"; None means CUDA if it is available.
         kernel: the attention kernel: auto, eager, sdpa, varlen or flex.
         dtype: float32, bfloat16 or float16.
     """
@@ -43,7 +43,7 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
 
 
 def find(folder: str | Path) -> Path:
-    """Return the folder that a path or the name of a built-in model means; a path goes before a name."""
+    """Return the folder for a path or the name of a built-in model; an existing path wins over a name."""
     path = Path(folder)
     if os.path.exists(path):
         return path

@@ -80,7 +80,7 @@ def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | No
     around = size - (last - first)
     room = max_length - around
     if room < 1:
-        raise UsageError(f"max_length {max_length} leaves no room: what stands around the text takes {around} tokens")
+        raise UsageError(f"max_length {max_length} leaves no room: the tokens around the text take {around}")
     shared = min(SHARED, room // 4) if stride is None else stride
     if shared >= room:
         raise UsageError(f"stride {shared} must be less than the {room} tokens that a window has room for")
