@@ -156,7 +156,7 @@ def evaluate(
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="How files are read: text, label, separator, skip_bad."),
+        typer.Option("--set", metavar="KEY=VALUE", help="How files are read: text, label, separator, unit, skip_bad."),
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
     as_json: Annotated[bool, JSON] = False,

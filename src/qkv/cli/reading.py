@@ -39,7 +39,7 @@ def classify(
 ) -> None:
     """Classify each text: print a label and its probability, several labels, or a number."""
     from qkv import predict
-    from qkv.cli.asked import pairs
+    from qkv.cli.inputs import pairs
     from qkv.cli.lines import json_line, label_line
     from qkv.predict.classify import to_dict
 
@@ -74,7 +74,7 @@ def tag(
 ) -> None:
     """Find the entities of each text: print label, start, end, score and text of each, or tag every word."""
     from qkv import predict
-    from qkv.cli.asked import in_line, words_of
+    from qkv.cli.inputs import in_line, words_of
     from qkv.cli.lines import entity_line, json_line, word_line
 
     given = find_texts(texts or [], file)
@@ -132,7 +132,7 @@ def answer(
 ) -> None:
     """Answer each question from a text: print the answer, its score, start and end."""
     from qkv import predict
-    from qkv.cli.asked import questions
+    from qkv.cli.inputs import questions
     from qkv.cli.lines import answer_line, json_line
 
     given = questions(texts or [], file, context, context_text)
