@@ -112,6 +112,8 @@ def test_a_line_of_ten_megabytes_is_cut_before_it_is_tokenised(folder, monkeypat
         assert model.classify([line[:5000]])[0].label == found[0].label
     with pytest.warns(Shortened):
         model.classify(["the cat"], [line])
+    with pytest.warns(Shortened, match="1 of 1 texts were cut"):  # though what is left has few tokens
+        model.classify([" " * 100_000 + "the cat"])
 
 
 def test_texts_that_are_read_whole_have_a_limit(monkeypatch):

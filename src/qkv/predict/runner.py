@@ -85,11 +85,12 @@ class Runner:
                 "this model has no tokenizer: give ids to hidden() or logits(), or load a folder that has one"
             )
         limit = self.max_length
-        texts, pairs = shortened(texts, limit), None if pairs is None else shortened(pairs, limit)
-        encoded = self.tokenizer.encode(texts, pairs)
-        if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
+        short, pairs = shortened(texts, limit), None if pairs is None else shortened(pairs, limit)
+        encoded = self.tokenizer.encode(short, pairs)
+        rows = zip(encoded.ids, texts, short, strict=True)
+        if limit is not None and (cut := sum(len(ids) > limit or len(a) > len(b) for ids, a, b in rows)):
             warnings.warn(Shortened(cut, len(encoded.ids), f"texts were cut to {limit} tokens"), stacklevel=3)
-            encoded = self.tokenizer.encode(texts, pairs, max_length=limit)
+            encoded = self.tokenizer.encode(short, pairs, max_length=limit)
         return encoded
 
     def hidden(self, ids: Ids | Tensor, target_ids: Ids | None = None, *, segments: Ids | None = None) -> list[Tensor]:

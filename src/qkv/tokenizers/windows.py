@@ -68,7 +68,7 @@ def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | No
     Args:
         inside: whether each token belongs to the text; these tokens are contiguous.
         max_length: the most tokens of a window, or None for any number.
-        stride: the tokens that a window shares with the one before; None for `SHARED`, or a quarter of the room if that is less.
+        stride: the tokens that a window shares with the one before; None for `SHARED`, or less in small windows.
     """
     if stride is not None and stride < 0:
         raise UsageError(f"stride is {stride}; it must be 0 or more")
