@@ -203,7 +203,7 @@ def test_lines_come_out_before_the_last_is_read(qkv, monkeypatch):
     monkeypatch.setattr("qkv.cli.texts.CHUNK", 1)
     result = qkv("fill", "filler", "-", stdin=given(["[MASK]", "nothing", "[MASK]"]))
     assert (result.code, result.out.count("\n")) == (2, 1)
-    assert result.err == "qkv: no mask in 'nothing': write [MASK] where a word shall be found\n"
+    assert result.err == "qkv: no mask in 'nothing': write [MASK] where you want a word\n"
 
 
 @pytest.mark.parametrize(
@@ -212,10 +212,10 @@ def test_lines_come_out_before_the_last_is_read(qkv, monkeypatch):
         ("classify", "one", [], b"", "nothing to read: give texts, --file FILE, or - for standard input"),
         ("classify", "one", ["-"], b"", "standard input is empty"),
         ("classify", "one", ["--file", "missing.txt"], b"", "missing.txt does not exist"),
-        ("classify", "one", ["x", "--threshold", "0.5"], b"", "this model gives one label, the likeliest"),
-        ("classify", "several", ["x", "--threshold", "2"], b"", "must be from 0 to 1, got 2.0"),
-        ("classify", "number", ["x", "--all"], b"", "gives a number for each text"),
-        ("classify", "one", ["--pair", "x"], b"", "pairs are arguments two by two, got 1"),
+        ("classify", "one", ["x", "--threshold", "0.5"], b"", "this model gives one label, the most likely one"),
+        ("classify", "several", ["x", "--threshold", "2"], b"", "must be between 0 and 1, got 2.0"),
+        ("classify", "number", ["x", "--all"], b"", "predicts a number for each text"),
+        ("classify", "one", ["--pair", "x"], b"", "a pair is two arguments, got 1 in all"),
         ("classify", "one", ["--pair", "-"], b"a\tb\nc\n", "standard input:2: a pair is two texts with one tab"),
         ("classify", "ner", ["x"], b"", "this bert cannot classify: it has no head for that (it can tag, embed, sim"),
         ("tag", "filler", ["x"], b"", "this bert cannot tag: it has no head for that (it can fill, embed, similar)"),
@@ -223,10 +223,16 @@ def test_lines_come_out_before_the_last_is_read(qkv, monkeypatch):
         ("answer", "reader", ["x"], b"", "no context: give --context FILE, --context-text TEXT, or lines of JSON"),
         ("answer", "reader", ["x", "--context", "missing.txt"], b"", "missing.txt does not exist"),
         ("answer", "reader", ["x", "--context", "-"], b"a\xff", "standard input is not UTF-8: byte 1 is 0xff"),
-        ("answer", "reader", ["x", "--context", "a", "--context-text", "b"], b"", "are two contexts"),
-        ("answer", "reader", ["-", "--context", "-"], b"x", "holds the questions or the context, not both"),
-        ("answer", "reader", ["-"], b"who?\n", 'standard input:1: not {"question": "…", "context": "…"}'),
-        ("answer", "reader", ["-"], b'{"question": "who?"}\n', "standard input:1: not {"),
+        (
+            "answer",
+            "reader",
+            ["x", "--context", "a", "--context-text", "b"],
+            b"",
+            "give either --context or --context-text, not both",
+        ),
+        ("answer", "reader", ["-", "--context", "-"], b"x", "cannot hold both the questions and the context"),
+        ("answer", "reader", ["-"], b"who?\n", 'standard input:1: expected {"question": "…", "context": "…"}'),
+        ("answer", "reader", ["-"], b'{"question": "who?"}\n', "standard input:1: expected {"),
         ("answer", "reader", ["-"], b'{"question": " ", "context": "x"}\n', "standard input:1: the question is empty"),
         ("answer", "reader", ["x", "--context-text", "y", "--nbest", "0"], b"", "nbest must be at least 1, got 0"),
         ("fill", "filler", ["the cat"], b"", "no mask in 'the cat': write [MASK]"),

@@ -57,7 +57,7 @@ def test_words_from_standard_input(qkv: Call, glove: Path) -> None:
     [
         (("kng",), "'kng' is not among the 5 words of this model; did you mean 'king'?"),
         (("king", "man", "woman"), "is not a sum of words"),
-        (("king", "-"), "lacks a word"),
+        (("king", "-"), "ends with a sign"),
         ((), "nothing to read"),
     ],
 )

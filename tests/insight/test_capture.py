@@ -174,3 +174,18 @@ def test_threads_capture_one_model_independently():
 def test_a_model_without_attention_is_refused():
     with pytest.raises(UsageError, match="Linear has no attention"), capture(torch.nn.Linear(2, 2)):
         pass
+
+
+def test_a_tap_does_not_break_a_compiled_graph():
+    class Watched(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tap = Tap()
+
+        def forward(self, x):
+            self.tap.begin(0)
+            self.tap(x)
+            return x + 1 if self.tap.watched else x + 2
+
+    compiled = torch.compile(Watched(), backend="eager", fullgraph=True)
+    assert compiled(torch.zeros(2)).tolist() == [2.0, 2.0]

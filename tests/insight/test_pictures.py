@@ -93,7 +93,7 @@ def test_save_writes_what_svg_gives(tmp_path):
     [
         (torch.zeros(2, 3), r"\[2, 3\] with 3 rows"),
         (torch.zeros(4, 3, 3), r"\[4, 3, 3\]"),
-        (torch.full((3, 3), float("nan")), "nan"),
+        (torch.full((3, 3), float("nan")), "NaN or infinity"),
     ],
 )
 def test_what_is_no_matrix_is_refused(weights, said):

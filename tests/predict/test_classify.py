@@ -92,7 +92,7 @@ def test_a_number():
     assert model.classify(TEXTS) == pytest.approx(scores_of(model, TEXTS).tolist())
     assert all(isinstance(number, float) for number in model.classify(TEXTS))
     for options in ({"every": True}, {"threshold": 0.5}):
-        with pytest.raises(UsageError, match="gives a number for each text"):
+        with pytest.raises(UsageError, match="predicts a number for each text"):
             model.classify(TEXTS, **options)
 
 
@@ -119,9 +119,9 @@ def test_nothing_and_what_is_no_text():
 @pytest.mark.parametrize(
     ("make", "options", "said"),
     [
-        (one, {"threshold": 0.5}, "this model gives one label, the likeliest: leave out the threshold"),
-        (several, {"threshold": 0.5, "every": True}, "all labels are asked for: leave out the threshold"),
-        (several, {"threshold": 1.5}, "from 0 to 1, got 1.5"),
+        (one, {"threshold": 0.5}, "this model gives one label, the most likely one: leave out the threshold"),
+        (several, {"threshold": 0.5, "every": True}, "you asked for all labels: leave out the threshold"),
+        (several, {"threshold": 1.5}, "between 0 and 1, got 1.5"),
     ],
 )
 def test_wrong_use(make, options, said):

@@ -84,7 +84,7 @@ def test_other_spellings_of_the_mask():
 
 def test_wrong_use():
     model = filler()
-    with pytest.raises(UsageError, match=r"no mask in 'the cat': write \[MASK\] where a word shall be found"):
+    with pytest.raises(UsageError, match=r"no mask in 'the cat': write \[MASK\] where you want a word"):
         model.fill(["[MASK]", "the cat"])
     with pytest.raises(UsageError, match="no mask in ''"):
         model.fill([""])

@@ -182,12 +182,12 @@ def test_wrong_use():
     model = ner()
     with pytest.raises(UsageError, match="list of texts; put a single one in a list"):
         model.tag("the cat")
-    with pytest.raises(UsageError, match="not both"):
+    with pytest.raises(UsageError, match="not a mix of both"):
         model.tag(["the cat", ["the", "cat"]])
     with pytest.raises(
         UsageError, match=r"this bert cannot tag: it has no head for that \(it can fill, embed, similar\)"
     ):
         make_reader("mlm").tag(["the cat"])
-    with pytest.raises(UsageError, match="max_length 2 leaves no room: what stands around the text takes 2 tokens"):
+    with pytest.raises(UsageError, match="max_length 2 leaves no room: the tokens around the text take 2"):
         ner(max_length=2).tag(["the cat"])
     assert isinstance(model.tag([LINE])[0][0], Entity)

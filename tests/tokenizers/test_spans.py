@@ -170,7 +170,7 @@ def test_empty_sides():
 def test_no_room_for_the_context_is_an_error_with_the_numbers():
     ours = train("wordpiece", specials="bert")
     taken = len(ours.encode([QUESTION], [""]).ids[0])
-    with pytest.raises(UsageError, match=f"max_length {taken} leaves no room: .* takes {taken} tokens"):
+    with pytest.raises(UsageError, match=f"max_length {taken} leaves no room: .* take {taken}"):
         ours.encode_spans([QUESTION], [CONTEXT], max_length=taken)
     with pytest.raises(UsageError, match="leaves no room"):
         ours.encode_spans([QUESTION], [""], max_length=taken - 1)

@@ -1,4 +1,4 @@
-"""`qkv glue`: the table people know."""
+"""`qkv glue`: the GLUE benchmark."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ app = typer.Typer(rich_markup_mode="rich")
 def glue(
     folder: Annotated[
         str,
-        typer.Argument(metavar="FOLDER", help="Folders of GLUE tasks, with their TSV files.", show_default=False),
+        typer.Argument(
+            metavar="FOLDER", help="The folder with one subfolder of TSV files per GLUE task.", show_default=False
+        ),
     ],
     more: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
     ] = None,
-    model: Annotated[str, typer.Option(help="A model folder, or a preset for first weights.")] = "bert-mini",
+    model: Annotated[str, typer.Option(help="A model folder, or a preset to train from scratch.")] = "bert-mini",
     tasks: Annotated[
-        str | None, typer.Option(help="Some tasks, such as CoLA,SST-2; all that are there if not given.")
+        str | None, typer.Option(help="Tasks to run, such as CoLA,SST-2. Default: all that the folder has.")
     ] = None,
-    out: Annotated[str, typer.Option(help="Where runs and scores are kept.")] = "runs/glue",
+    out: Annotated[str, typer.Option(help="Where to keep runs and scores.")] = "runs/glue",
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 3,
-    seeds: Annotated[int, typer.Option(help="Runs of each task.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs per task, each with another seed.")] = 1,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE …", help="Change values of every recipe.")
     ] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Fine-tune and score every GLUE task that a folder holds; the same command goes on where it was stopped."""
+    """Fine-tune and score every GLUE task in a folder. Run the same command again to continue where it stopped."""
     from qkv.cli.lines import json_line
     from qkv.recipes.schema import parse_change
     from qkv.runs.glue import glue as run_glue

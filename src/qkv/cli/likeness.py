@@ -1,25 +1,25 @@
-"""What is near to what, as lines: for people, or as JSON."""
+"""Similarities, search hits and clusters as lines of text or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from qkv.cli.lines import json_line
 from qkv.common.errors import UsageError
 from qkv.predict import Model
 from qkv.predict.cluster import Group
 from qkv.predict.search import Hit
+from qkv.predict.texts import chunked
 from qkv.predict.words import OPERATORS, WordVectors
 
 Pair = tuple[str, str]
 
 
 def read_pairs(given: list[str], lines: Iterable[str] | None, file: str | None) -> Iterator[Pair]:
-    """Take two texts from the command line, or two a line with a tab between."""
+    """Take two texts from the command line, or two per line with a tab between them."""
     if lines is None:
         if len(given) != 2:
-            raise UsageError(f"two texts are compared, got {len(given)}: quote each, or give - or --file")
+            raise UsageError(f"give two texts to compare, got {len(given)}: quote each of them, or use - or --file")
         return iter([(given[0], given[1])])
     return (_cut(line, number, file or "standard input") for number, line in enumerate(lines, 1))
 
@@ -32,8 +32,8 @@ def _cut(line: str, number: int, name: str) -> Pair:
 
 
 def pair_lines(model: Model, pairs: Iterator[Pair], chunk: int, *, as_json: bool) -> Iterator[str]:
-    """Compare pairs as they come."""
-    while some := list(islice(pairs, chunk)):
+    """Compare pairs as they arrive."""
+    for some in chunked(pairs, chunk):
         vectors = model.embed([text for pair in some for text in pair], normalize=True)
         cosines = (vectors[0::2] * vectors[1::2]).sum(1).tolist()
         yield from (_pair(a, b, cosine, as_json) for (a, b), cosine in zip(some, cosines, strict=True))
@@ -42,7 +42,7 @@ def pair_lines(model: Model, pairs: Iterator[Pair], chunk: int, *, as_json: bool
 def word_lines(
     words: WordVectors, questions: Iterable[str], *, top: int, several: bool, as_json: bool
 ) -> Iterator[str]:
-    """Answer questions as they come: two words (their cosine), or one word or a sum (the words near it)."""
+    """Answer queries as they arrive: two words (their cosine), or one word or a sum (the nearest words)."""
     for question in questions:
         parts = question.split()
         if len(parts) == 2 and not set(parts) & set(OPERATORS):
@@ -56,7 +56,7 @@ def word_lines(
 
 
 def hit_lines(query: str, hits: Sequence[Hit], *, several: bool, as_json: bool) -> str:
-    """Lay out the lines that were found for a query: cosine, number, text."""
+    """Format the hits of a query: cosine, line number, text."""
     if as_json:
         return json_line({"query": query, "hits": [hit.to_dict() for hit in hits]})
     return _block(query, [f"{hit.cosine:.4f}\t{hit.line}\t{hit.text}" for hit in hits], several)
@@ -65,7 +65,7 @@ def hit_lines(query: str, hits: Sequence[Hit], *, several: bool, as_json: bool) 
 def group_lines(
     groups: Sequence[Group], texts: Sequence[tuple[int, str]], *, members: bool, as_json: bool
 ) -> Iterator[str]:
-    """Lay out groups: number, size, central text; each member below with its cosine to the group's mean."""
+    """Format groups: number, size, central text; then each member with its cosine to the mean of the group."""
     for number, group in enumerate(groups, 1):
         found = group.to_dict(number, texts)
         if as_json:
@@ -81,5 +81,5 @@ def _pair(a: str, b: str, cosine: float, as_json: bool) -> str:
 
 
 def _block(title: str, lines: list[str], several: bool) -> str:
-    """Join lines; of several blocks each has a title and an empty line after it."""
+    """Join lines; with several blocks, each has a title and an empty line after it."""
     return "\n".join([title, *lines, ""] if several else lines)

@@ -1,4 +1,4 @@
-"""The `qkv` command: standard output carries the answer, standard error the progress.
+"""The `qkv` command: answers go to standard output, progress and messages to standard error.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. A command parses, calls one function, prints.
 """
@@ -62,24 +62,27 @@ def translate(
         str, typer.Argument(metavar="MODEL", help="A model folder or a built-in translator.", show_default=False)
     ],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False),
     ] = None,
-    file: Annotated[str | None, typer.Option("--file", "--in", help="A file of lines; .gz, .zip and such too.")] = None,
-    out: Annotated[str | None, typer.Option(help="A file to write, whole or not at all; else standard output.")] = None,
-    beam: Annotated[int, typer.Option(help="Hypotheses kept side by side; 1 takes the likeliest token.")] = 4,
-    nbest: Annotated[int, typer.Option(help="Translations of each text, as number ||| text ||| score.")] = 1,
-    length_penalty: Annotated[float, typer.Option(help="Greater favours longer translations.")] = 1.0,
-    max_length: Annotated[int | None, typer.Option(help="The most tokens of a sentence's translation.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="What every translation begins with.")] = None,
-    forbid: Annotated[list[str] | None, typer.Option(help="A word that is never said; may be repeated.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "--in", help="A file with one text per line; may be compressed.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Write to a file, which appears only when it is complete.")] = None,
+    beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy search.")] = 4,
+    nbest: Annotated[int, typer.Option(help="Translations per text, printed as number ||| text ||| score.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="Higher values favour longer translations.")] = 1.0,
+    max_length: Annotated[int | None, typer.Option(help="The most tokens in the translation of a sentence.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Start every translation with this text.")] = None,
+    forbid: Annotated[
+        list[str] | None, typer.Option(help="A word that must not occur; repeat the option for more.")
+    ] = None,
     scores: Annotated[bool, typer.Option("--scores", help="Print each translation's score.")] = False,
-    alignments: Annotated[
-        bool, typer.Option("--alignments", help="Print which words belong together: 0-0 1-2.")
-    ] = False,
+    alignments: Annotated[bool, typer.Option("--alignments", help="Print word alignments, such as 0-0 1-2.")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Translate each text: one line out for one line in, in the same order, as they come."""
+    """Translate each text: one line out for each line in, in the same order, as a stream."""
     from qkv import predict
     from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
     from qkv.cli.translations import translate_lines
@@ -153,11 +156,9 @@ def evaluate(
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="How files are read: text, label, separator, skip_bad."),
+        typer.Option("--set", metavar="KEY=VALUE", help="How files are read: text, label, separator, unit, skip_bad."),
     ] = None,
-    beam: Annotated[
-        int | None, typer.Option(help="For translators, hypotheses kept side by side; 4 if not given.")
-    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:

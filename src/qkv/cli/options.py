@@ -1,4 +1,4 @@
-"""Options that commands share, and the bar of long work."""
+"""Options that several commands share, and the progress bar."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ from qkv.common.progress import Bar
 
 MODEL = typer.Argument(metavar="MODEL", help="A model folder, written by qkv or by transformers.", show_default=False)
 VECTORS = typer.Argument(
-    metavar="MODEL", help="A model folder, or a file of word vectors (.txt, .vec, .bin; .gz too).", show_default=False
+    metavar="MODEL",
+    help="A model folder, or a file of word vectors (.txt, .vec, .bin, also with .gz).",
+    show_default=False,
 )
-FILE = typer.Option("--file", "--in", help="A file of lines; .gz, .zip and such too.", show_default=False)
-POOLING = typer.Option(help="mean or first; the folder's own way if not given.", show_default=False)
-JSON = typer.Option("--json", help="Print JSON, one object a line.")
-DEVICE = typer.Option(help="cpu, cuda or cuda:N; CUDA where there is one if not given.", show_default=False)
+FILE = typer.Option(
+    "--file",
+    "--in",
+    help="A file with one text per line; may be compressed (.gz, .zip, .xz, .zst).",
+    show_default=False,
+)
+POOLING = typer.Option(
+    help="How token states become one vector: mean or first. Default: what the folder says.", show_default=False
+)
+JSON = typer.Option("--json", help="Print JSON, one object per line.")
+DEVICE = typer.Option(help="cpu, cuda or cuda:N. Default: CUDA if it is available.", show_default=False)
 
 
 @contextmanager
 def progress(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
-    """Show a bar for long work, or for work that nobody knows the length of (None)."""
+    """Show a progress bar for long work, or for work of unknown length (None)."""
     with Bar(what, total=total, long=total is None or total >= 64) as bar:
         yield bar.add

@@ -1,9 +1,8 @@
-"""The commands that read texts: classify, tag, answer, fill. Texts are answered as they come, in their order."""
+"""The commands that read texts: classify, tag, answer, fill. Answers come in the order of the texts, as a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -13,8 +12,10 @@ from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
 
 app = typer.Typer(rich_markup_mode="rich")
 T = TypeVar("T")
-TEXTS = typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)
-OUT = typer.Option(help="A file to write, whole or not at all; else standard output.", show_default=False)
+TEXTS = typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False)
+OUT = typer.Option(
+    help="Write to a file, which appears only when it is complete. Default: standard output.", show_default=False
+)
 
 
 @app.command(
@@ -26,19 +27,19 @@ def classify(
     file: Annotated[str | None, FILE] = None,
     out: Annotated[str | None, OUT] = None,
     pair: Annotated[
-        bool, typer.Option("--pair", help="Pairs of texts: lines with a tab between, or arguments two by two.")
+        bool, typer.Option("--pair", help="Classify pairs of texts: two arguments each, or lines with a tab between.")
     ] = False,
-    every: Annotated[bool, typer.Option("--all", help="Print all labels, the likeliest first.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print all labels, most likely first.")] = False,
     threshold: Annotated[
         float | None,
-        typer.Option(help="How likely a label must be where there may be several; the folder's own if not given."),
+        typer.Option(help="For models that give several labels, the lowest probability. Default: the folder's own."),
     ] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Classify each text: a label and its probability, all labels that are likely enough, or a number."""
+    """Classify each text: print a label and its probability, several labels, or a number."""
     from qkv import predict
-    from qkv.cli.asked import pairs
+    from qkv.cli.inputs import pairs
     from qkv.cli.lines import json_line, label_line
     from qkv.predict.classify import to_dict
 
@@ -66,14 +67,14 @@ def tag(
     file: Annotated[str | None, FILE] = None,
     out: Annotated[str | None, OUT] = None,
     words: Annotated[
-        bool, typer.Option("--words", help="Texts are words with blanks between; print each with its tag.")
+        bool, typer.Option("--words", help="Texts are words separated by spaces; print each word with its tag.")
     ] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Find the entities of each text: label, first character, the one after the last, score, text; or tag its words."""
+    """Find the entities of each text: print label, start, end, score and text of each, or tag every word."""
     from qkv import predict
-    from qkv.cli.asked import in_line, words_of
+    from qkv.cli.inputs import in_line, words_of
     from qkv.cli.lines import entity_line, json_line, word_line
 
     given = find_texts(texts or [], file)
@@ -99,36 +100,39 @@ def tag(
 def answer(
     model: Annotated[str, MODEL],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="QUESTION…|-", help="Questions, or - for lines.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="QUESTION…|-", help="Questions, or - to read lines from standard input.", show_default=False
+        ),
     ] = None,
     file: Annotated[str | None, FILE] = None,
     out: Annotated[str | None, OUT] = None,
     context: Annotated[
         str | None,
         typer.Option(
-            help="A file that holds the answers, or - for standard input; "
-            'without a context, lines are JSON: {"question": "…", "context": "…"}.',
+            help="The file to find answers in, or - for standard input. "
+            'Without a context, lines are JSON: {"question": "…", "context": "…"}.',
             show_default=False,
         ),
     ] = None,
-    context_text: Annotated[
-        str | None, typer.Option(help="The text that holds the answers.", show_default=False)
-    ] = None,
-    nbest: Annotated[int, typer.Option(help="Answers to each question, on lines that begin with its number.")] = 1,
+    context_text: Annotated[str | None, typer.Option(help="The text to find answers in.", show_default=False)] = None,
+    nbest: Annotated[
+        int, typer.Option(help="Answers per question; with more than one, each line starts with the question's number.")
+    ] = 1,
     no_answer: Annotated[
         bool | None,
         typer.Option(
             "--no-answer/--always-answer",
-            help="Allow no answer, which is an empty one, or never; as the folder says if not given.",
+            help="Allow an empty answer, or never give one. Default: what the folder says.",
             show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Answer each question from a text: the answer, its score, its first character and the one after its last."""
+    """Answer each question from a text: print the answer, its score, start and end."""
     from qkv import predict
-    from qkv.cli.asked import questions
+    from qkv.cli.inputs import questions
     from qkv.cli.lines import answer_line, json_line
 
     given = questions(texts or [], file, context, context_text)
@@ -156,11 +160,11 @@ def fill(
     texts: Annotated[list[str] | None, TEXTS] = None,
     file: Annotated[str | None, FILE] = None,
     out: Annotated[str | None, OUT] = None,
-    top: Annotated[int, typer.Option(help="Words for each mask.")] = 5,
+    top: Annotated[int, typer.Option(help="Words per mask.")] = 5,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    r"""Find words for each \[MASK] in each text: a line for each mask, the likeliest words and their probabilities."""
+    r"""Find words for each \[MASK] in each text: print the most likely words with probabilities, a line per mask."""
     from qkv import predict
     from qkv.cli.lines import choice_line, json_line
 
@@ -179,14 +183,15 @@ def fill(
 def _answered(
     ask: Callable[[list[T]], list[Any]], given: Iterable[T], texts: list[str] | None
 ) -> Iterator[tuple[T, Any]]:
-    """Ask part by part; no more than a part is held at a time."""
-    rest, size = iter(given), chunk_of(texts or [])
-    while part := list(islice(rest, size)):
+    """Answer chunk by chunk; only one chunk is held at a time."""
+    from qkv.predict.texts import chunked
+
+    for part in chunked(given, chunk_of(texts or [])):
         yield from zip(part, ask(part), strict=True)
 
 
 def _write(lines: Iterable[str], out: str | None, total: int | None, what: str) -> None:
-    """Write lines as they come."""
+    """Write lines as they arrive."""
     with opened(out) as write, progress(total, what) as advance:
         for line in lines:
             write(line)

@@ -1,4 +1,4 @@
-"""Facts as text."""
+"""The output of `qkv info`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def facts(name: str, found: dict[str, Any]) -> str:
-    """Lay out what `qkv info` found, one fact a line."""
+    """Format the facts about a model, one per line."""
     tokenizer, memory = found["tokenizer"], found["memory_bytes"]
     rows = {
         "model": name,

@@ -1,4 +1,4 @@
-"""Texts of a command: given on the line, in a file, or on standard input; and where the answers go."""
+"""The texts of a command, from arguments, a file or standard input; and where its output goes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from qkv.common.terminal import one_line, visible
 from qkv.data.files import bounded_lines, read_lines
 
 STANDARD_INPUT = ["-"]
-CHUNK = 256  # texts that are held at a time
+CHUNK = 256  # texts held at a time
 
 
 def find_texts(arguments: list[str], file: str | None) -> Iterator[str]:
-    """Give the texts one after the other; lines are read as they are asked for, the first of them at once."""
+    """Yield the texts. Lines are read on demand, except the first, so that an empty input is an error at once."""
     if file is not None and arguments:
-        raise UsageError("texts on the command line and --file are two sources: give one of them")
+        raise UsageError("give either texts on the command line or --file, not both")
     if file is None and not arguments:
         raise UsageError("nothing to read: give texts, --file FILE, or - for standard input")
     if file is None and arguments != STANDARD_INPUT:
@@ -37,7 +37,7 @@ def find_texts(arguments: list[str], file: str | None) -> Iterator[str]:
 
 
 def count_texts(arguments: list[str], file: str | None) -> int | None:
-    """Count the texts for a bar, or None where that cannot be known; only a terminal is worth reading a file twice."""
+    """Count the texts for a progress bar, or return None if unknown. A file is read twice only for a terminal."""
     if file is None:
         return None if arguments == STANDARD_INPUT else len(arguments)
     if not sys.stderr.isatty():
@@ -46,12 +46,12 @@ def count_texts(arguments: list[str], file: str | None) -> int | None:
 
 
 def chunk_of(arguments: list[str]) -> int:
-    """Return how many texts are answered at a time: somebody who types waits for each."""
+    """Return how many texts to answer at a time: one by one for somebody who types them."""
     return 1 if arguments == STANDARD_INPUT and sys.stdin.isatty() else CHUNK
 
 
 def standard_input() -> Iterator[str]:
-    r"""Give the lines of standard input as they come; a line ends at \n or \r\n and nowhere else."""
+    r"""Yield the lines of standard input as they arrive; a line ends at \n or \r\n and nowhere else."""
     offset = 0
     for line in bounded_lines(sys.stdin.buffer, "standard input"):
         try:
@@ -90,7 +90,7 @@ def print_message(message: object) -> None:
 
 @contextmanager
 def opened(out: str | None) -> Iterator[Callable[[str], None]]:
-    """Give what writes a line: to standard output at once, or to a file that stands in its place only when it is whole.
+    """Yield a function that writes a line: to standard output, or to a file that appears only when it is complete.
 
     A lone surrogate, which UTF-8 does not have, is written as a question mark.
     """

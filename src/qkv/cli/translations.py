@@ -1,4 +1,4 @@
-"""Translations as lines: of texts that come one after the other, and what each looks like."""
+"""Translations as lines of text or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BREAKS = re.compile(r"[\r\n]+")
 def translate_lines(
     model: Model, texts: Iterable[str], options: Mapping[str, Any], *, scores: bool, alignments: bool, as_json: bool
 ) -> Iterator[str]:
-    """Translate texts as they come and write each as it is printed."""
+    """Translate texts as they arrive and format each translation."""
     several = options["nbest"] > 1
     kept: deque[str] = deque()  # the texts whose translations have not come yet
     found = model.translate_stream(_kept(texts, kept), scores=True, alignments=alignments, **options)
@@ -35,9 +35,9 @@ def _kept(texts: Iterable[str], kept: deque[str]) -> Iterator[str]:
 
 
 def as_line(number: int, source: str, found: Translation, *, several: bool, scores: bool, alignments: bool) -> str:
-    """Write a translation: the text, then what was asked for behind tabs; n-best lists as Moses writes them.
+    """Format a translation: the text, then scores and alignment after tabs; n-best lists as in Moses.
 
-    A translation of one line is one line, whatever the model said.
+    The translation of one line is always one line.
     """
 
     def cells(one: Translation) -> list[str]:

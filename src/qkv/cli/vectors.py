@@ -1,25 +1,23 @@
-"""Commands about vectors: of texts, of words, and what is near to what."""
+"""The commands about vectors: embed, similar, cluster, search, vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
 from qkv.cli.options import DEVICE, FILE, JSON, POOLING, VECTORS, progress
-from qkv.cli.texts import STANDARD_INPUT, chunk_of, count_texts, find_texts, print_line, print_message
+from qkv.cli.texts import CHUNK, STANDARD_INPUT, chunk_of, count_texts, find_texts, print_line, print_message
 
 app = typer.Typer(rich_markup_mode="rich")
-T = TypeVar("T")
 
 
 @app.command(epilog="Examples:  qkv embed FOLDER 'a sentence' 'another'   |   qkv embed FOLDER - < lines.txt")
 def embed(
     model: Annotated[str, VECTORS],
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="TEXT…|-", help="Texts, or - for lines.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False),
     ] = None,
     file: Annotated[str | None, FILE] = None,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = False,
@@ -27,14 +25,15 @@ def embed(
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Turn each text into a vector: one line of numbers a text."""
+    """Turn each text into a vector: print one line of numbers per text."""
     from qkv import predict
     from qkv.cli.lines import json_line
+    from qkv.predict.texts import chunked
 
     lines = find_texts(texts or [], file)
     loaded = predict.load(model, device=device)
     with progress(count_texts(texts or [], file), "embedding") as advance:
-        for chunk in _chunks(lines, chunk_of(texts or [])):
+        for chunk in chunked(lines, chunk_of(texts or [])):
             vectors = loaded.embed(chunk, normalize=normalize, pooling=pooling, progress=advance)
             for text, vector in zip(chunk, vectors.tolist(), strict=True):
                 plain = " ".join(f"{x:.6f}" for x in vector)
@@ -51,16 +50,16 @@ def similar(
         list[str] | None,
         typer.Argument(
             metavar="A B|WORD|SUM|-",
-            help="Two texts; of word vectors, also a word or a sum of words; - for lines, A and B with a tab between.",
+            help="Two texts, or with word vectors a word or a sum of words; - reads lines, A and B with a tab between.",
             show_default=False,
         ),
     ] = None,
     file: Annotated[str | None, FILE] = None,
-    top: Annotated[int, typer.Option(help="How many words are listed, where a word or a sum is asked.")] = 10,
+    top: Annotated[int, typer.Option(help="How many words to list for a word or a sum.")] = 10,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Print how alike two texts are, the cosine of their vectors from -1 to 1; or the words near a word or a sum."""
+    """Print the similarity of two texts, the cosine of their vectors; or the words nearest to a word or a sum."""
     from qkv import predict
     from qkv.cli.likeness import pair_lines, read_pairs, word_lines
     from qkv.predict.words import WordVectors, has_words
@@ -82,36 +81,45 @@ def similar(
 @app.command(epilog="Examples:  qkv cluster FOLDER lines.txt --groups 8   |   qkv cluster FOLDER - --distance 0.4")
 def cluster(
     model: Annotated[str, VECTORS],
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="Texts, one a line.", show_default=False)],
-    groups: Annotated[int | None, typer.Option(help="How many groups, by k-means.", show_default=False)] = None,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|-", help="A file with one text per line, or - for standard input.", show_default=False
+        ),
+    ],
+    groups: Annotated[int | None, typer.Option(help="The number of groups, for k-means.", show_default=False)] = None,
     distance: Annotated[
         float | None,
         typer.Option(
-            help="Instead: groups are joined while the mean cosine distance between them is at most this, from 0 to 2.",
+            help="Instead: merge groups while the mean cosine distance between them is at most this, from 0 to 2.",
             show_default=False,
         ),
     ] = None,
     members: Annotated[bool, typer.Option("--members", help="List the texts of each group.")] = False,
-    seed: Annotated[int, typer.Option(help="K-means begins at random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the random start of k-means.")] = 0,
     pooling: Annotated[str | None, POOLING] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Group texts: number, size and most central text of each group, the largest first."""
+    """Group texts: print number, size and most central text of each group, largest first."""
+    import numpy as np
+
     from qkv import predict
     from qkv.cli.likeness import group_lines
     from qkv.common.errors import UsageError
     from qkv.predict.cluster import cluster as group
+    from qkv.predict.texts import chunked
 
     if (groups is None) == (distance is None):
-        raise UsageError("give --groups K or --distance D, one of the two")
+        raise UsageError("give either --groups K or --distance D, not both")
     source = find_texts(STANDARD_INPUT, None) if file == "-" else find_texts([], file)
     numbered = [(number, text) for number, text in enumerate(source, 1) if text.strip()]
     if not numbered:
-        raise UsageError(f"{file} holds no text: there is nothing to group")
+        raise UsageError(f"{file} holds no text: there is nothing to cluster")
     loaded = predict.load(model, device=device)
     with progress(len(numbered), "embedding") as advance:
-        vectors = loaded.embed([text for _, text in numbered], pooling=pooling, progress=advance)
+        parts = chunked((text for _, text in numbered), CHUNK)
+        vectors = np.concatenate([loaded.embed(part, pooling=pooling, progress=advance) for part in parts])
     for line in group_lines(
         group(vectors, groups=groups, distance=distance, seed=seed), numbered, members=members, as_json=as_json
     ):
@@ -121,29 +129,34 @@ def cluster(
 @app.command(epilog="Examples:  qkv search FOLDER notes.txt 'a question'   |   qkv search FOLDER notes.txt - --json")
 def search(
     model: Annotated[str, VECTORS],
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="A file of lines; .gz too.", show_default=False)],
-    queries: Annotated[
-        list[str], typer.Argument(metavar="QUERY…|-", help="What is sought, or - for lines.", show_default=False)
+    corpus: Annotated[
+        str,
+        typer.Argument(metavar="CORPUS", help="A file with one text per line; may be compressed.", show_default=False),
     ],
-    top: Annotated[int, typer.Option(help="How many lines are listed.")] = 5,
+    queries: Annotated[
+        list[str],
+        typer.Argument(metavar="QUERY…|-", help="Queries, or - to read lines from standard input.", show_default=False),
+    ],
+    top: Annotated[int, typer.Option(help="How many lines to list.")] = 5,
     index: Annotated[
-        str | None, typer.Option(help="Where the vectors are kept; beside the corpus if not given.", show_default=False)
+        str | None, typer.Option(help="Where to keep the vectors. Default: beside the corpus.", show_default=False)
     ] = None,
     pooling: Annotated[str | None, POOLING] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Find the lines of a file nearest to each query; vectors are kept until the file or the model changes."""
+    """Find the lines of a file nearest to each query. The vectors are kept until the file or the model changes."""
     from qkv import predict
     from qkv.cli.likeness import hit_lines
     from qkv.predict.search import Index
+    from qkv.predict.texts import chunked
 
     lines = find_texts(queries, None)
     loaded = predict.load(model, device=device)
     with progress(None, "reading lines") as advance:
         made = Index(loaded, corpus, folder=index, pooling=pooling, say=print_message, progress=advance)
     several = queries == STANDARD_INPUT or len(queries) > 1
-    for chunk in _chunks(lines, chunk_of(queries)):
+    for chunk in chunked(lines, chunk_of(queries)):
         for query, hits in zip(chunk, made.search(chunk, top=top), strict=True):
             print_line(hit_lines(query, hits, several=several, as_json=as_json))
 
@@ -152,11 +165,16 @@ def search(
 def vectors(
     model: Annotated[str, VECTORS],
     out: Annotated[
-        str, typer.Option(help="A file: binary where it ends in .bin, else text; .gz too.", show_default=False)
+        str,
+        typer.Option(
+            help="The file to write: binary if it ends in .bin, else text; add .gz to compress it.", show_default=False
+        ),
     ],
-    header: Annotated[bool, typer.Option(help="Begin with `N D` as word2vec does; GloVe's text has none.")] = True,
+    header: Annotated[
+        bool, typer.Option(help="Start with a line `N D` as word2vec does; GloVe files have none.")
+    ] = True,
 ) -> None:
-    """Write word vectors as a file that other tools read."""
+    """Write word vectors to a file that other tools can read."""
     from qkv import predict
     from qkv.checkpoints.word_vectors import write_vectors
     from qkv.predict.words import named_vectors
@@ -164,9 +182,3 @@ def vectors(
     words, table = named_vectors(predict.load(model, device="cpu"))
     write_vectors(out, words, table, header=header)
     print_line(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    stream = iter(items)
-    while chunk := list(islice(stream, size)):
-        yield chunk

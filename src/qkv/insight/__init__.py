@@ -1,1 +1,1 @@
-"""Looking inside a model: attention weights, and pictures of them."""
+"""Look inside a model: attention weights and plots of them."""

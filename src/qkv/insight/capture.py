@@ -21,7 +21,7 @@ class Found:
     """What the last pass of each attention computed.
 
     Attributes:
-        calls: by name and layer, the calls of one pass. There is one, but for positions that ask group by group.
+        calls: the calls of one pass, by name and layer: one call, or several for positions that work in groups.
     """
 
     def __init__(self, names: dict[Tap, str]) -> None:
@@ -69,7 +69,7 @@ def capture(model: nn.Module) -> Iterator[Found]:
 
 
 def _kept(call: Call) -> Call:
-    """Let go of the graph; keys in a cache are copied, because the next step writes on."""
+    """Detach from the graph; copy keys that are in a cache, because the next step writes to it."""
     k, v = call.k.detach(), call.v.detach()
     if not call.keys.packed:
         k, v = k.clone(), v.clone()
@@ -83,8 +83,8 @@ def _weights(calls: list[Call]) -> list[Tensor]:
     """Return the weights of one pass, one tensor per sequence. Shape of each: [N, L, S]."""
     if len(calls) == 1:
         return kernels.weights(calls[0])
-    # Groups of queries that see more and more keys (dynamic rotary positions): a sequence is known by where its keys
-    # lie, and its groups follow each other.
+    # Groups of queries that see more and more keys (dynamic rotary positions): a sequence is identified by the offset
+    # of its keys, and its groups follow each other.
     groups: dict[int, list[Tensor]] = {}
     for call in calls:
         for start, weights in zip(call.keys.offsets.tolist(), kernels.weights(call), strict=False):
@@ -93,6 +93,6 @@ def _weights(calls: list[Call]) -> list[Tensor]:
 
 
 def _stacked(parts: list[Tensor]) -> Tensor:
-    """Put groups of queries under each other; keys that a group does not see weigh nothing."""
+    """Stack groups of queries; keys that a group does not see have weight 0."""
     keys = max(part.shape[-1] for part in parts)
     return torch.cat([F.pad(part, (0, keys - part.shape[-1])) for part in parts], dim=1)

@@ -1,4 +1,4 @@
-"""Attention as a picture: one self-contained SVG for a page or a paper."""
+"""Attention as one self-contained SVG, for a web page or a paper."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from qkv.insight.terminal import label, table
 
 CELL, FONT, GAP = 24, 13, 8  # in pixels
-# The ground is drawn too, so that the picture reads the same on a light and on a dark page.
+# The background is drawn too, so that the plot looks the same on a light and on a dark page.
 GROUND, INK, FAINT, DEEP = "#ffffff", "#1a1a1a", "#d0d7de", "#08306b"
 
 
 def svg(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = "") -> str:
-    """Draw one attention matrix; `rows` ask (left) and `columns` answer (above). Shape of the weights: [L, S]."""
+    """Draw one attention matrix: queries on the left, keys above. Shape of the weights: [L, S]."""
     values = table(weights, rows, columns)
     rows, columns = [label(name) for name in rows], [label(name) for name in columns]
     left = 2 * GAP + max(map(_width, rows))
@@ -41,14 +41,14 @@ def svg(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str
 
 
 def save(path: str | Path, weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = "") -> Path:
-    """Write the picture of one attention matrix to a file."""
+    """Write the plot of one attention matrix to a file."""
     file = Path(path)
     file.write_text(svg(weights, rows, columns, title), encoding="utf-8")
     return file
 
 
 def _column(name: str, x: int, top: int, turned: bool) -> str:
-    """Write a name above its column, leaning where it is wider than the column."""
+    """Write a name above its column, slanted if it is wider than the column."""
     middle = x + CELL // 2
     if not turned:
         return _text(name, middle, top - GAP, anchor="middle")
@@ -56,7 +56,7 @@ def _column(name: str, x: int, top: int, turned: bool) -> str:
 
 
 def _row(name: str, left: int, y: int, values: Sequence[float], columns: Sequence[str]) -> str:
-    """Write a name and its cells; each cell tells its weight when pointed at."""
+    """Write a name and its cells; each cell shows its weight as a tooltip."""
     cells = [
         f'<rect x="{left + CELL * i}" y="{y}" width="{CELL}" height="{CELL}" fill="{DEEP}" fill-opacity="{value:.3f}" '
         f'stroke="{FAINT}" stroke-width="1"><title>{_escaped(f"{name} → {columns[i]}: {value:.1%}")}</title></rect>'

@@ -1,4 +1,4 @@
-"""Attention in the terminal: a row per token that asks, a column per token that answers, darker for more weight."""
+"""Attention in the terminal: a row per query token, a column per key token, darker for more weight."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LONGEST_LABEL = 16
 
 
 def heatmap(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, colour: bool = True) -> Group:
-    """Draw one attention matrix; `rows` ask and `columns` answer.
+    """Draw one attention matrix.
 
     Args:
         weights: Shape: [L, S].
-        rows: the L tokens that attend.
-        columns: the S tokens attended to; written downwards above their columns.
-        colour: shaded cells with the weight in percent; without, plain ASCII signs stand for the shades.
+        rows: the L query tokens.
+        columns: the S key tokens, written downwards above their columns.
+        colour: draw shaded cells with the weight in percent; otherwise plain ASCII characters.
     """
     values = table(weights, rows, columns)
     names = [label(name) for name in rows]
@@ -36,7 +36,7 @@ def heatmap(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, col
     for name, row in zip(names, values, strict=True):
         lines.append(Text.assemble(" " * (width - cell_len(name)) + name, *map(cell, row)))
     drawn = Text("\n").join(lines)
-    drawn.no_wrap, drawn.overflow = True, "ignore"  # a broken line would tear the columns apart
+    drawn.no_wrap, drawn.overflow = True, "ignore"  # a wrapped line would break the columns
     return Group(drawn)  # a bare text would be joined with others by print, and broken
 
 
@@ -44,14 +44,14 @@ def table(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> list[
     """Check that a matrix has a label for each row and column, and return its numbers."""
     if tuple(weights.shape) != (len(rows), len(columns)) or not weights.numel():
         given = f"{list(weights.shape)} with {len(rows)} rows and {len(columns)} columns named"
-        raise UsageError(f"a picture takes weights [L, S] of one head, a name for each row and column; got {given}")
+        raise UsageError(f"a heatmap takes weights [L, S] of one head and a name for each row and column; got {given}")
     if not weights.isfinite().all():
-        raise UsageError("a picture takes weights that are numbers, got nan or infinity")
+        raise UsageError("a heatmap takes finite weights, got NaN or infinity")
     return weights.detach().float().clamp(0, 1).tolist()
 
 
 def label(name: str) -> str:
-    """Make a token readable on one line: spaces are shown, what has no shape is left out, long ones are cut."""
+    """Make a token readable on one line: show spaces, drop invisible characters, cut long tokens."""
     shown = "".join("·" if sign.isspace() else sign for sign in normalize("NFC", name) if _has_shape(sign)) or "·"
     return shown if cell_len(shown) <= LONGEST_LABEL else set_cell_size(shown, LONGEST_LABEL - 1).rstrip() + "…"
 
@@ -61,14 +61,14 @@ def _has_shape(sign: str) -> bool:
 
 
 def _upright(names: Sequence[str]) -> list[list[str]]:
-    """Turn names to stand on their columns: one list of signs per line, from the top."""
+    """Rotate names to be written above their columns: one list of characters per line, from the top."""
     upright = [_signs(name) for name in names]
     height = max(map(len, upright))
     return [list(line) for line in zip(*([" "] * (height - len(signs)) + signs for signs in upright), strict=True)]
 
 
 def _signs(name: str) -> list[str]:
-    """Cut a name into signs; an accent that stands by itself stays with its letter."""
+    """Split a name into characters; a combining accent stays with its letter."""
     signs: list[str] = []
     for sign in name:
         if combining(sign) and signs:
@@ -79,12 +79,12 @@ def _signs(name: str) -> list[str]:
 
 
 def _signed(value: float) -> Text:
-    """Draw a cell as one sign."""
+    """Draw a cell as one character."""
     return Text(" " + SHADES[round(value * (len(SHADES) - 1))])
 
 
 def _shaded(value: float) -> Text:
-    """Draw a cell from pale to deep blue by the root of its weight, so that a tenth can still be seen."""
+    """Shade a cell from pale to deep blue by the square root of its weight, so that 10 % is still visible."""
     depth = value**0.5
     red, green, blue = (round(pale + (deep - pale) * depth) for pale, deep in ((235, 8), (240, 48), (247, 107)))
     ink = "white" if depth > 0.55 else "black"

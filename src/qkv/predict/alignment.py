@@ -1,7 +1,7 @@
-"""Which word of a source belongs to which word of its translation, read from the decoder's attention to the source.
+"""Word alignment: which source word belongs to which word of the translation, from the decoder's cross-attention.
 
-The model reads source and translation once more, its attention watched. Each token of the translation is bound to the
-source token that the decoder attends to most, over all heads of one layer, where it says the token.
+The model reads source and translation once more while its attention is recorded. Each token of the translation is
+aligned with the source token that gets the most attention when it is predicted, averaged over the heads of one layer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Said = tuple[str, list[int], list[int]]  # a source, its ids, and the ids of its
 
 
 def align(model: Runner, said: Sequence[Said]) -> list[list[Pair]]:
-    """Return the pairs of words of each translation, as numbers of words from 0."""
+    """Return the aligned pairs of words for each translation, as word numbers from 0."""
     assert model.tokenizer is not None
     asked = [number for number, (_, _, ids) in enumerate(said) if ids]
     found: list[list[Pair]] = [[] for _ in said]
@@ -42,7 +42,7 @@ def align(model: Runner, said: Sequence[Said]) -> list[list[Pair]]:
 
 @torch.inference_mode()
 def attention(model: Runner, sources: list[list[int]], targets: list[list[int]]) -> list[Tensor]:
-    """Return how the decoder weighs the source where it says each target token. Shape of each: [L, S]."""
+    """Return the attention to the source when each target token is predicted. Shape of each: [L, S]."""
     start_id = model.config.start_id
     read = [[start_id, *target[:-1]] for target in targets]
     batch = Pairs(Tokens.of(sources, device=model.device), Tokens.of(read, device=model.device))
@@ -53,7 +53,7 @@ def attention(model: Runner, sources: list[list[int]], targets: list[list[int]])
         model.module(batch)
         found.calls = {key: calls for key, calls in found.calls.items() if key[0] in crossing}
         layers = list(found.weights().values())
-    # The layer before the last binds words best (Garg et al. 2019).
+    # The layer before the last aligns words best (Garg et al. 2019).
     return [weights_NLS.float().mean(0) for weights_NLS in layers[max(0, len(layers) - 2)]]
 
 
@@ -81,7 +81,7 @@ def _recurrent(module: RecurrentSeq2Seq, batch: Pairs) -> Tensor:
 
 
 def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tensor) -> list[Pair]:
-    """Bind each token said to its source token, and both to their words."""
+    """Align each token of the translation with a source token, and map both to their words."""
     window = tokenizer.encode_spans([text])[0][0]
     words = [
         _word_at(text, start) if side == 0 and text[start:end].strip() else -1
@@ -96,7 +96,7 @@ def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tens
 
 
 def _words_said(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
-    """Return the number of the word that each token is from, -1 for a token that shows nothing."""
+    """Return the word number of each token, -1 for a token without visible text."""
     found, before = [], ""
     for count in range(1, len(ids) + 1):
         text = tokenizer.decode(ids[:count])
@@ -106,6 +106,6 @@ def _words_said(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
 
 
 def _word_at(text: str, place: int) -> int:
-    """Return the number of the word of the first character from `place` on that is no white space."""
+    """Return the number of the word that starts at or after `place`, or contains it."""
     rest = text[place:]
     return next_word(text[: place + len(rest) - len(rest.lstrip())])

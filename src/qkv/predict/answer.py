@@ -1,8 +1,8 @@
-"""Answering: the best span of a context over all of its windows, with its place and its score.
+"""Question answering: find the best span of a context over all of its windows, with its position and score.
 
-A span's score is what its first token says as a start plus what its last says as an end (Devlin et al. 2019, section
-4.2). The spans of all windows share one softmax, so that they can be compared; over a single window it gives
-p(start) · p(end). The first token of a window stands for "no answer here", as in training; no answer is given where it
+The score of a span is the start score of its first token plus the end score of its last (Devlin et al. 2019, section
+4.2). The spans of all windows share one softmax, so that they can be compared; for a single window this is
+p(start) · p(end). As in training, the first token of a window means "no answer here". The answer is empty if that
 scores above the best span by more than the folder's threshold (Rajpurkar et al. 2018).
 """
 
@@ -20,9 +20,9 @@ from torch import Tensor
 
 from qkv.common.errors import Shortened, UsageError
 from qkv.decoding.spans import best_spans
-from qkv.predict.batching import readable
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
+from qkv.predict.texts import readable
 from qkv.predict.verbs import reader
 from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window
@@ -32,14 +32,14 @@ WINDOW = 384  # tokens of a window, as readers are trained
 
 @dataclass(frozen=True)
 class Answer:
-    """What stands in the context from character `start` to before `end`; no answer is an empty text.
+    """A piece of the context: the characters from `start` up to, but not including, `end`.
 
     Attributes:
-        text: the answer.
-        start: its first character in the context.
-        end: the character after its last.
+        text: the answer; empty if there is none.
+        start: index of its first character in the context.
+        end: index after its last character.
         score: its probability among all spans.
-        others: the next best, where more than one was asked for.
+        others: the next best answers, if you asked for more than one.
     """
 
     text: str
@@ -56,10 +56,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a window says.
+    """The scores of a window.
 
     Attributes:
-        spans: the scores of its best spans, by their first and last character.
+        spans: the scores of its best spans, by start and end character.
         nothing: the score of no answer.
         total: the logarithm of the sum over all spans.
     """
@@ -88,7 +88,7 @@ def answer(
 
 
 def doubts(model: Runner, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, float]]:
-    """Return the best span of each context, and by how much no answer scores above it; of no span, infinitely."""
+    """Return the best span of each context and how far "no answer" scores above it (infinity if there is no span)."""
     found = []
     for context, windows in _read(model, questions, contexts)[0]:
         (start, end), best = max(_spans(windows).items(), key=lambda item: item[1], default=((0, 0), -math.inf))
@@ -103,7 +103,7 @@ def _read(
     nbest: int = 1,
     max_length: int | None = None,
 ) -> tuple[list[tuple[str, list[Scored]]], int]:
-    """Return the context of each question with what its windows say, and how many questions were cut."""
+    """Return the context of each question with the scores of its windows, and how many questions were cut."""
     tokenizer = reader(model, "answer", questions)
     texts = _checked(questions, contexts, nbest)
     limit = min(max_length or WINDOW, model.max_length or WINDOW)
@@ -124,7 +124,7 @@ def _checked(questions: Sequence[str], contexts: str | Sequence[str], nbest: int
         raise UsageError(f"nbest must be at least 1, got {nbest}")
     for number, question in enumerate(questions):
         if not question.strip():
-            raise UsageError(f"question {number} is empty: ask something")
+            raise UsageError(f"question {number} is empty")
     texts = [contexts] * len(questions) if isinstance(contexts, str) else list(contexts)
     if len(texts) != len(questions):
         raise UsageError(f"{len(questions)} questions and {len(texts)} contexts: give one context, or one for each")
@@ -132,7 +132,7 @@ def _checked(questions: Sequence[str], contexts: str | Sequence[str], nbest: int
 
 
 def _scored(context: str, window: Window, scores_L2: Tensor, count: int) -> Scored:
-    """Find the best spans of a window; one begins and ends with something that can be seen."""
+    """Find the best spans of a window; a span starts and ends with a visible character."""
     places = zip(window.spans, window.sides, strict=True)
     allowed = torch.tensor([side == 1 and bool(context[start:end].strip()) for (start, end), side in places])
     first = torch.arange(len(allowed)) == 0
@@ -144,7 +144,7 @@ def _scored(context: str, window: Window, scores_L2: Tensor, count: int) -> Scor
 
 
 def _spans(windows: Sequence[Scored]) -> dict[tuple[int, int], float]:
-    """Put the spans of all windows together, each with its best score."""
+    """Merge the spans of all windows, each with its best score."""
     found: dict[tuple[int, int], float] = {}
     for window in windows:
         for place, score in window.spans.items():
@@ -153,12 +153,12 @@ def _spans(windows: Sequence[Scored]) -> dict[tuple[int, int], float]:
 
 
 def _nothing(windows: Sequence[Scored]) -> float:
-    """Return the score of no answer, which every window must agree to."""
+    """Return the score of "no answer": the lowest over all windows, since every window has to agree."""
     return min(window.nothing for window in windows)
 
 
 def _best(context: str, windows: Sequence[Scored], nbest: int, threshold: float | None) -> Answer:
-    """Compare the spans of all windows, and no answer where it is allowed: a threshold puts it back by so much."""
+    """Rank the spans of all windows; with a threshold, "no answer" takes part and is lowered by the threshold."""
     found = _spans(windows)
     behind = {(0, 0): threshold or 0.0}  # no span is empty
     if threshold is not None or not found:

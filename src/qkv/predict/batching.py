@@ -1,4 +1,4 @@
-"""Sequences of any lengths to batches of a token budget, and what cannot be one of them."""
+"""Pack sequences of any length into batches with a token budget, and check them first."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import torch
 
 from qkv.common.batch import Pairs, Tokens, check
 from qkv.common.errors import UsageError
-from qkv.common.unicode import well_formed
 
 Ids = Sequence[Sequence[int]]
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 32_768}
 
 
 def batches(sizes: Sequence[int], device: torch.device) -> Iterator[list[int]]:
-    """Cut the rows into batches of a token budget, longest first, so that memory runs out early or never."""
+    """Split the rows into batches with a token budget, longest first, so that memory runs out early or never."""
     budget = TOKENS_PER_BATCH[device.type if device.type in TOKENS_PER_BATCH else "cpu"]
     rows: list[int] = []
     tokens = 0
@@ -42,7 +41,7 @@ def pack(
 
 
 def check_ids(config: Any, ids: Ids, target_ids: Ids | None, segments: Ids | None) -> None:
-    """Say what is wrong with which sequence, in the caller's own numbers, before any work is done."""
+    """Raise an error that names the bad sequence by the caller's own index, before any work is done."""
     limit = position_limit(config)
     for sequences in (ids, target_ids):
         if sequences is None:
@@ -59,13 +58,6 @@ def check_ids(config: Any, ids: Ids, target_ids: Ids | None, segments: Ids | Non
 
 
 def position_limit(config: Any) -> int | None:
-    """Return the longest sequence that the positions can place: a table of learned ones has an end."""
+    """Return the longest sequence the positions allow: a table of learned positions ends somewhere."""
     position = getattr(config, "position", None)
     return int(config.max_length) if position is not None and position.name == "learned" else None
-
-
-def readable(texts: Sequence[str]) -> list[str]:
-    """Replace lone surrogates, which no tokenizer takes."""
-    if isinstance(texts, str):
-        raise UsageError("texts must be a list of strings, not one string")
-    return [well_formed(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Classifying: the label of each text or pair of texts, all labels that are likely enough, or a number."""
+"""Classification: one label for each text or pair of texts, any number of labels, or a number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from qkv.predict.verbs import names_of, reader
 
 @dataclass(frozen=True)
 class Label:
-    """A label and how likely it is."""
+    """A label and its probability."""
 
     label: str
     score: float
@@ -53,7 +53,7 @@ def classify(
 
 
 def to_dict(found: Label | list[Label] | float) -> dict[str, Any]:
-    """Return what `classify` gave for one text, for JSON: a label, `labels`, or a `number`."""
+    """Return the result of `classify` for one text as JSON has it: a label, `labels`, or a `number`."""
     if isinstance(found, Label):
         return found.to_dict()
     if isinstance(found, float):
@@ -62,18 +62,18 @@ def to_dict(found: Label | list[Label] | float) -> dict[str, Any]:
 
 
 def _ranked(model: Runner, scores: list[float]) -> list[Label]:
-    """Name the scores, the likeliest first; of equals, the first stays first."""
+    """Attach the label names, most likely first; ties keep their order."""
     return sorted(map(Label, names_of(model), scores), key=lambda label: -label.score)
 
 
 def _threshold(model: Runner, number: bool, every: bool, asked: float | None) -> float:
     if number and (every or asked is not None):
-        raise UsageError("this model gives a number for each text: it has no labels to choose from")
+        raise UsageError("this model predicts a number for each text: it has no labels to choose from")
     if asked is None:
         return model.threshold
     if every or not model.multi_label:
-        why = "all labels are asked for" if every else "this model gives one label, the likeliest"
+        why = "you asked for all labels" if every else "this model gives one label, the most likely one"
         raise UsageError(f"{why}: leave out the threshold, which is for models that give any number of labels")
     if not 0 <= asked <= 1:
-        raise UsageError(f"the threshold must be from 0 to 1, got {asked}")
+        raise UsageError(f"the threshold must be between 0 and 1, got {asked}")
     return asked

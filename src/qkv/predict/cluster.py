@@ -1,7 +1,7 @@
-"""Groups of vectors: k-means, or average linkage up to a distance. Both on unit vectors, so that angles decide.
+"""Clustering: k-means, or average linkage up to a distance, both on unit vectors, so that only angles count.
 
-No table of all distances is held: k-means compares blocks of vectors with the centres, and the mean distance of two
-groups of unit vectors follows from their sums: 1 - (Σa · Σb) / (|A| |B|).
+The table of all distances is never held in memory: k-means compares blocks of vectors with the centres, and the mean
+distance of two groups of unit vectors follows from their sums: 1 - (Σa · Σb) / (|A| |B|).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TIE = 1e-9  # distances that differ less are the same
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that belong together.
+    """The rows of one cluster.
 
     Attributes:
-        rows: the most central first.
-        cosines: how near each is to the group's mean, in the same order.
+        rows: the row numbers, most central first.
+        cosines: the cosine of each row with the mean of the group, in the same order.
     """
 
     rows: list[int]
@@ -46,16 +46,16 @@ class Group:
 def cluster(
     vectors: NDArray[Any], *, groups: int | None = None, distance: float | None = None, seed: int = 0
 ) -> list[Group]:
-    """Group vectors, the largest group first.
+    """Cluster vectors; the largest group comes first.
 
     Args:
         vectors: Shape: [rows, D].
-        groups: how many, by k-means.
-        distance: instead, join groups while the mean cosine distance between them is at most this.
-        seed: k-means begins at random.
+        groups: the number of groups, for k-means.
+        distance: instead, merge groups while the mean cosine distance between them is at most this.
+        seed: for the random start of k-means.
     """
     if (groups is None) == (distance is None):
-        raise UsageError("say either how many groups there are or how far they may reach, one of the two")
+        raise UsageError("give either the number of groups or a distance, not both")
     x_ND = unit(vectors)
     labels = kmeans(x_ND, groups, seed=seed) if groups is not None else linkage(x_ND, float(distance or 0.0))
     parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
@@ -71,7 +71,7 @@ def unit(vectors: NDArray[Any]) -> Floats:
 def kmeans(x_ND: Floats, groups: int, *, seed: int = 0, restarts: int = RESTARTS) -> Ints:
     """Return the group of each row: the best of several runs of Lloyd's algorithm."""
     if not 1 <= groups <= len(x_ND):
-        raise UsageError(f"{len(x_ND)} texts make 1 to {len(x_ND)} groups, not {groups}")
+        raise UsageError(f"groups must be between 1 and the {len(x_ND)} texts, got {groups}")
     rng = np.random.default_rng(seed)
     runs = [lloyd(x_ND, _spread(x_ND, groups, rng)) for _ in range(restarts)]
     return min(runs, key=lambda run: run[1])[0]
@@ -82,7 +82,7 @@ def lloyd(x_ND: Floats, centres_KD: Floats) -> tuple[Ints, float]:
     labels, near = _nearest(x_ND, centres_KD)
     for _ in range(ROUNDS):
         sizes = np.bincount(labels, minlength=len(centres_KD))
-        for empty in np.flatnonzero(sizes == 0):  # it takes the row that is worst off
+        for empty in np.flatnonzero(sizes == 0):  # it takes the row that is farthest from its centre
             far = int(np.where(sizes[labels] > 1, near, -1.0).argmax())
             sizes[labels[far]] -= 1
             labels[far], near[far], sizes[empty] = empty, 0.0, 1

@@ -35,7 +35,7 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
 
 
 def _kernels(position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
-    """Say which kernel answers here, by precision."""
+    """Return the attention kernel for each precision."""
     if position is None:
         return {"none": "recurrent: attention over segments of the row, no kernel to choose"}
     if kernel != "auto":

@@ -1,4 +1,4 @@
-"""Filling: the likeliest words in the place of each mask. Only the masked rows go through the head."""
+"""Fill-mask: the most likely words for each mask. Only the masked rows go through the head."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
 from qkv.data.tables import shorten
-from qkv.predict.batching import readable
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
+from qkv.predict.texts import readable
 from qkv.predict.verbs import reader
 from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.windows import Window, best_places, window_rows
 
-SPELLINGS = ("[MASK]", "<mask>")  # what is understood, whatever the tokenizer's own mask is
+SPELLINGS = ("[MASK]", "<mask>")  # accepted whatever the tokenizer's own mask is
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A word, or a piece of one, and how likely it is."""
+    """A word, or a piece of one, and its probability."""
 
     word: str
     score: float
@@ -47,7 +47,7 @@ def fill(model: Runner, texts: Sequence[str], *, top: int = 5) -> list[list[list
     found = [window for (window,) in tokenizer.encode_spans([_spelled(t, own, tokenizer) for t in readable(texts)])]
     for text, window in zip(texts, found, strict=True):
         if mask not in window.ids:
-            raise UsageError(f"no mask in {shorten(text)!r}: write {own} where a word shall be found")
+            raise UsageError(f"no mask in {shorten(text)!r}: write {own} where you want a word")
     cuts = [window_rows([side >= 0 for side in window.sides], model.max_length) for window in found]
     asked = [_asked(window, rows, mask) for window, rows in zip(found, cuts, strict=True)]
     parts = [
@@ -68,7 +68,7 @@ def _spelled(text: str, own: str, tokenizer: TextTokenizer) -> str:
 
 
 def _asked(window: Window, cuts: Sequence[Sequence[int]], mask: int) -> list[tuple[int, int]]:
-    """Return for each mask the window it is asked in, and which of the masks there it is."""
+    """Return for each mask the window that predicts it, and its rank among the masks of that window."""
     best = best_places(cuts)
     masks = [row for row, token in enumerate(window.ids) if token == mask]
     ranks = [{row: rank for rank, row in enumerate(r for r in rows if window.ids[r] == mask)} for rows in cuts]
@@ -83,7 +83,7 @@ def _gathered(places: Sequence[tuple[int, int]], said: Any) -> list[list[Choice]
 def _choices(
     model: Runner, tokenizer: TextTokenizer, ids: list[list[int]], mask: int, top: int
 ) -> list[list[list[Choice]]]:
-    """Return the likeliest words of every mask of every sequence."""
+    """Return the most likely words for every mask of every sequence."""
 
     def states(batch: Any) -> Hidden:
         rows = (batch.ids == mask).nonzero().squeeze(-1)
@@ -104,5 +104,5 @@ def _choices(
 
 
 def _word(tokenizer: TextTokenizer, token: int) -> str:
-    """Write a token as text; a special one as the vocabulary does."""
+    """Return a token as text; a special token as the vocabulary spells it."""
     return tokenizer.decode([token]).strip() or tokenizer.token_of(token) or ""

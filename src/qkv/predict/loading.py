@@ -14,7 +14,7 @@ from qkv.common import disk
 from qkv.common.errors import UsageError, unknown
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
-from qkv.predict.device import find_device
+from qkv.predict.device import bound_primitives, find_device
 from qkv.predict.facts import describe
 from qkv.predict.model import Model
 
@@ -33,7 +33,7 @@ def load(
 
     Args:
         folder: a path, or the name of a built-in model ("en-de"); also a file of word vectors (.txt, .vec, .bin, .gz).
-        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
+        device: "cpu", "cuda" or "cuda:1"; None means CUDA if it is available.
         kernel: the attention kernel: auto, eager, sdpa, varlen or biased.
         dtype: float32, bfloat16 or float16.
         verify: check every file that qkv wrote against the SHA-256 in the folder's qkv_digests.json. False takes a
@@ -47,13 +47,14 @@ def load(
         raise UsageError(
             f"{dtype} products kill the process on this CPU: use float32, or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
         )
+    bound_primitives()
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
     return Model(found, device=device, kernel=kernel)
 
 
 def find(folder: str | Path) -> Path:
-    """Return the folder that a path or the name of a built-in model means; a path goes before a name."""
+    """Return the folder for a path or the name of a built-in model; an existing path wins over a name."""
     path = Path(folder)
     disk.recover(path.absolute())  # a save that was cut off between its two renames
     if os.path.exists(path):

@@ -1,4 +1,4 @@
-"""What people ask of a model: its verbs."""
+"""The verbs of a model: classify, tag, answer, fill, embed, similar, translate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Model(Runner):
 
     @property
     def verbs(self) -> list[str]:
-        """What the model can be asked about texts, by the heads that it has."""
+        """The verbs that the model's heads support."""
         return verbs(self)
 
     @property
@@ -55,28 +55,28 @@ class Model(Runner):
         every: bool = False,
         threshold: float | None = None,
     ) -> list[Any]:
-        """Classify each text, or each text together with its pair; one that is too long is cut, which is said aloud.
+        """Classify each text, or each pair of texts. A text that is too long is cut, with a warning.
 
         Args:
             texts: the texts, or the first of each pair.
             pairs: the second of each pair.
-            every: return all labels, the likeliest first.
-            threshold: where a text may have any number of labels, how likely one must be; the folder's own if None.
+            every: return all labels, most likely first.
+            threshold: for models that give any number of labels, the lowest probability; None means the folder's own.
 
         Returns:
-            A `Label` for each text; a list of them where it may have any number, or where every one is asked for; a
-            number where the model was trained to give one.
+            A `Label` for each text; a list of labels if the model gives any number of them or with `every`; a number
+            if the model was trained to predict one.
         """
         return classify(self, texts, pairs, every=every, threshold=threshold)
 
     def tag(self, texts: Sequence[str] | Sequence[Sequence[str]], *, words: bool | None = None) -> list[list[Entity]]:
-        """Find the entities of each text; a text of any length is read whole, through windows where it is long.
+        """Find the entities of each text. A long text is read completely, in windows that overlap.
 
         Args:
-            texts: texts, or lists of words. The places of words are those in the text that they make with one blank
-                between each.
-            words: return each word with its tag instead. None does so for lists of words, and for tags that mark words
-                by themselves (parts of speech).
+            texts: texts, or lists of words. The positions of words are those in the text you get by joining them with
+                single spaces.
+            words: return each word with its tag instead of entities. None does so for lists of words, and for tags that
+                label single words (parts of speech).
         """
         return tag(self, texts, words=words)
 
@@ -89,15 +89,15 @@ class Model(Runner):
         no_answer: bool | None = None,
         max_length: int | None = None,
     ) -> list[Answer]:
-        """Answer each question with a piece of its context; a context of any length is read whole, through windows.
+        """Answer each question with a piece of its context. A long context is read completely, in windows that overlap.
 
         Args:
             questions: the questions.
-            contexts: one context for each, or one for all.
-            nbest: answers to each question; those after the best are its `others`.
-            no_answer: allow an empty answer, where its score is above that of any other by the folder's threshold, 0
-                if it has none; as the folder says where it is None.
-            max_length: tokens of a window; 384, or what the model takes if that is less, where it is None.
+            contexts: one context for each question, or one for all.
+            nbest: answers for each question; those after the best are its `others`.
+            no_answer: allow an empty answer, given if its score exceeds every other by the folder's threshold (0 if
+                the folder has none). None means what the folder says.
+            max_length: tokens of a window. None means 384, or what the model takes if that is less.
         """
         return answer(self, questions, contexts, nbest=nbest, no_answer=no_answer, max_length=max_length)
 
@@ -106,11 +106,11 @@ class Model(Runner):
         return doubts(self, questions, contexts)
 
     def fill(self, texts: Sequence[str], *, top: int = 5) -> list[list[list[Choice]]]:
-        """Return for each mask of each text the likeliest words in its place, the likeliest first.
+        """Return the most likely words for each mask of each text, most likely first.
 
         Args:
-            texts: texts with the tokenizer's mask, "[MASK]" or "<mask>" in them.
-            top: words for each mask.
+            texts: texts that contain the tokenizer's mask, "[MASK]" or "<mask>".
+            top: how many words for each mask.
         """
         return fill(self, texts, top=top)
 
@@ -162,7 +162,7 @@ class Model(Runner):
             prompt: a text to put before each text.
             prompt_name: the name of one of the folder's own prompts, instead.
             output: "numpy" or "torch".
-            progress: called after each batch with the number of texts in it.
+            progress: called with the number of texts that each batch has finished.
 
         Returns:
             Shape: [texts, D], float32.
@@ -228,25 +228,25 @@ class Model(Runner):
         progress: Callable[[int], None] | None = None,
         **options: Any,
     ) -> list[Any]:
-        """Translate each text; white space around it stays.
+        """Translate each text; the white space around it is kept.
 
         A text that is long, or has more than two sentences, is translated sentence by sentence.
 
         Args:
             texts: any texts, empty ones too.
-            nbest: translations of each text; those after the best are its `others`.
+            nbest: translations for each text; those after the best are its `others`.
             scores: return `Translation` objects, with scores and tokens.
-            alignments: return `Translation` objects that tell which words belong together.
-            progress: told how many texts each batch has finished.
+            alignments: return `Translation` objects with word alignments.
+            progress: called with the number of texts that each batch has finished.
             options: beam (4 if not given), length_penalty, prefix (one text, or one for each), forbidden (words that
-                must not be said) and the other numbers of `DecodingConfig`.
+                must not occur) and the other fields of `DecodingConfig`.
 
         Returns:
-            A string for each text; a `Translation` for each where nbest, scores or alignments are asked for.
+            A string for each text; a `Translation` with nbest, scores or alignments.
         """
         found = translate(self, texts, nbest=nbest, alignments=alignments, progress=progress, **options)
         return found if nbest != 1 or scores or alignments else [translation.text for translation in found]
 
     def translate_stream(self, texts: Iterable[str], *, chunk: int = 512, **options: Any) -> Iterator[Any]:
-        """Translate texts as they come and give them back in order; no more than `chunk` of them are held at a time."""
+        """Translate texts as they arrive, in order; at most `chunk` of them are held at a time."""
         return stream(self.translate, texts, chunk, options)

@@ -1,4 +1,4 @@
-"""Where the words of a text stand, and the token that each begins with."""
+"""The positions of the words of a text, and the first token of each word."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _JOINTS = "-'\u2019&@_/:,"
 
 
 def split_words(text: str) -> list[Place]:
-    """Return the places of the words: no white space is in one, and nothing else is left out.
+    """Return the positions of the words: everything that is not white space belongs to a word.
 
-    As treebanks have it, punctuation stands alone but within a word (Anglo-Dutch, 1,234.5, U.S.), and so do 's and its
-    kind; ideographs are words by themselves.
+    As in treebanks, punctuation is a word of its own unless it is inside a word (Anglo-Dutch, 1,234.5, U.S.); clitics
+    such as 's are split off, and each ideograph is a word.
     """
     kinds = "".join(map(_kind, text))
     return [part for found in _WORD.finditer(kinds) for part in _parted(text, *found.span())]
@@ -45,7 +45,7 @@ def _parted(text: str, start: int, end: int) -> list[Place]:
 
 
 def joined_places(words: Sequence[str]) -> list[Place]:
-    """Return the places of words in the text that they make with one blank between each."""
+    """Return the positions of words in the text you get by joining them with single spaces."""
     starts = accumulate((len(word) + 1 for word in words), initial=0)
     return [(start, start + len(word)) for start, word in zip(starts, words, strict=False)]
 
@@ -59,7 +59,7 @@ def firsts_of(words: Sequence[int], count: int) -> list[int | None]:
 
 
 def first_tokens(text: str, words: Sequence[Place], window: Window) -> list[int | None]:
-    """Return the first token that begins in each word, or else the one that reaches into it."""
+    """Return the first token that starts in each word, or else the one that reaches into it."""
     begun: dict[int, int] = {}
     reached: dict[int, int] = {}
     word = 0

@@ -1,6 +1,6 @@
 """A model with its tokenizer: ids in, states and scores out.
 
-Sequences are sorted by length and packed into batches of a token budget; answers come back in the order asked.
+Sequences are sorted by length and packed into batches with a token budget; results come back in the input order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from qkv.checkpoints.sentence import SentenceModel
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UsageError
 from qkv.common.outputs import Hidden
+from qkv.common.unicode import well_formed
 from qkv.models import catalogue
 from qkv.nn import kernels
-from qkv.predict.batching import Ids, batches, check_ids, pack, readable
+from qkv.predict.batching import Ids, batches, check_ids, pack
 from qkv.predict.device import find_device
 from qkv.predict.facts import describe
 from qkv.tokenizers.text import Encoded
@@ -61,17 +62,17 @@ class Runner:
 
     @property
     def threshold(self) -> float:
-        """Where there may be any number of labels, how likely one must be to be given."""
+        """For models that give any number of labels, the lowest probability of a label that is returned."""
         return self._folder.threshold
 
     @property
     def no_answer(self) -> bool | None:
-        """Whether a reader may say that there is no answer; None where its folder does not tell."""
+        """Whether a question may have no answer; None if the folder does not say."""
         return self._folder.no_answer
 
     @property
     def no_answer_threshold(self) -> float:
-        """Where there may be no answer, by how much it must score above the best span."""
+        """How far "no answer" must score above the best span."""
         return self._folder.no_answer_threshold
 
     @property
@@ -81,13 +82,13 @@ class Runner:
         return min((limit for limit in limits if limit), default=None)
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None = None) -> Encoded:
-        """Turn texts into ids, cut to what the model can read (said aloud)."""
+        """Turn texts into ids, cut to what the model can read, with a warning."""
         if self.tokenizer is None:
             raise UsageError(
                 "this model has no tokenizer: give ids to hidden() or logits(), or load a folder that has one"
             )
         limit = self.max_length
-        texts, pairs = readable(texts), None if pairs is None else readable(pairs)
+        texts, pairs = _well_formed(texts), None if pairs is None else _well_formed(pairs)
         # One token more than fits tells a text that is too long, and not all of it is encoded.
         encoded = self.tokenizer.encode(texts, pairs, max_length=None if limit is None else limit + 1)
         if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
@@ -174,7 +175,7 @@ class Runner:
         if isinstance(ids, Tensor):
             return finish(states(Images(ids.to(self.device))))
         if target_ids is not None and len(target_ids) != len(ids):
-            raise UsageError(f"{len(ids)} sources and {len(target_ids)} targets: there must be as many of each")
+            raise UsageError(f"{len(ids)} sources and {len(target_ids)} targets: the numbers must be equal")
         if getattr(self.config, "num_segments", 0) < 2:
             segments = None  # as in training: one kind has nothing to tell apart
         if ids:
@@ -189,3 +190,9 @@ class Runner:
             if progress is not None:
                 progress(len(rows))
         return [found[row] for row in range(len(ids))]
+
+
+def _well_formed(texts: Sequence[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise UsageError("texts must be a list of strings, not one string")
+    return [well_formed(text) for text in texts]

@@ -1,6 +1,6 @@
-"""The lines of a file that are nearest to a question: their vectors are kept beside the file until it changes.
+"""Semantic search: find the lines of a file that are nearest to a query. Their vectors are kept beside the file.
 
-Search is exact: every line is compared, a block of lines at a time.
+The search is exact: the query is compared with every line, one block of lines at a time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from qkv.data.store import Store
 from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
 from qkv.predict.model import Model
+from qkv.predict.texts import chunked
 
 CHUNK = 4096  # lines that are read into vectors at a time
 CELLS = 1 << 22  # cosines computed at once: 16 MB
@@ -35,8 +36,8 @@ class Hit(NamedTuple):
 
     Attributes:
         line: its number, from 1.
-        text: what it says.
-        cosine: how near it is.
+        text: the line.
+        cosine: its similarity to the query.
     """
 
     line: int
@@ -52,12 +53,12 @@ class Index:
     """The vectors of a file's lines; empty lines have none.
 
     Args:
-        model: gives the vectors, to lines and to questions.
-        corpus: a file of lines; .gz, .zip and such too.
-        folder: where the vectors are kept; beside the corpus where it is None.
-        pooling: "mean" or "first"; the folder's own way where it is None.
-        say: told when the index is built, and why.
-        progress: told how many lines have been read.
+        model: embeds the lines and the queries.
+        corpus: a file of lines, which may be compressed.
+        folder: where to keep the vectors; None means beside the corpus.
+        pooling: how states become one vector; None means the folder's own way.
+        say: called when the index is built, with the reason.
+        progress: called with the number of lines that are done.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Index:
         return len(self._store)
 
     def search(self, questions: Sequence[str], *, top: int = 5) -> list[list[Hit]]:
-        """Return the nearest lines of each question, the nearest first."""
+        """Return the nearest lines for each query, nearest first."""
         if top < 1:
             raise UsageError(f"top must be at least 1, got {top}")
         if not questions:
@@ -112,11 +113,11 @@ class Index:
         try:
             return Store.cached(self.folder, key, lambda: self._rows(progress))
         except NoRows:
-            raise UsageError(f"{self.corpus} holds no text: there is nothing to search in") from None
+            raise UsageError(f"{self.corpus} holds no text: there is nothing to search") from None
 
     def _rows(self, progress: Callable[[int], None] | None) -> Iterator[Mapping[str, Any]]:
         lines = ((number, text) for number, text in read_lines(self.corpus) if text.strip())
-        while chunk := list(islice(lines, CHUNK)):
+        for chunk in chunked(lines, CHUNK):
             numbers, texts = zip(*chunk, strict=True)
             vectors = self.model.embed(texts, pooling=self.pooling, normalize=True, progress=progress)
             for number, vector in zip(numbers, vectors, strict=True):
@@ -174,4 +175,4 @@ def _writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise QkvError(f"{folder} could not be written: {error.strerror or error}; choose another place") from None
+        raise QkvError(f"{folder} could not be written: {error.strerror or error}; choose another folder") from None

@@ -1,9 +1,9 @@
-"""Tagging: the tag of each word, and the entities that tags of words make up, with their places in the text.
+"""Tagging: the tag of each word, and the entities that the tags form, with their positions in the text.
 
-text ─► words (where they stand) ─► tokens ─► windows ─► the tag of each word's first token ─► entities
+text ─► words (with positions) ─► tokens ─► windows ─► the tag of each word's first token ─► entities
 
-Training asks the first token of each word, and so does this. A text longer than the model reads is read through
-windows that overlap; a word is asked where it has most company on both sides.
+As in training, the first token of a word decides its tag. A text that is longer than the model can read is split into
+windows that overlap; each word is tagged in the window that gives it the most context on both sides.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import torch
 
 from qkv.common.errors import UsageError
 from qkv.data.iob import PREFIXED, iob2, spans_of
-from qkv.predict.batching import readable
 from qkv.predict.finite import finite
 from qkv.predict.places import Place, first_tokens, firsts_of, joined_places, split_words
 from qkv.predict.runner import Runner
+from qkv.predict.texts import readable
 from qkv.predict.verbs import names_of, reader
 from qkv.tokenizers.windows import best_places, window_rows
 
 
 @dataclass(frozen=True)
 class Entity:
-    """A labelled piece of a text: `text` is what stands from character `start` to before `end`."""
+    """A labelled piece of a text: the characters from `start` up to, but not including, `end`."""
 
     label: str
     text: str
@@ -47,8 +47,8 @@ class Read:
 
     Attributes:
         ids: its tokens.
-        inside: which of them are the text's own, and not special.
-        firsts: the token that each word begins with, or None for a word that gave no token.
+        inside: whether each token belongs to the text, and is not special.
+        firsts: the first token of each word, or None for a word without tokens.
     """
 
     ids: list[int]
@@ -63,7 +63,7 @@ def tag(
     reader(model, "tag", texts)
     split = [not isinstance(text, str) for text in texts]
     if any(split) and not all(split):
-        raise UsageError("tag takes texts, or lists of words, but not both at a time")
+        raise UsageError("tag takes texts or lists of words, not a mix of both")
     if any(split):
         whole = [" ".join(text) for text in texts]
         places = [joined_places(text) for text in texts]
@@ -77,7 +77,7 @@ def tag(
 
 
 def tag_words(model: Runner, texts: Sequence[Sequence[str]]) -> list[list[tuple[str, float]]]:
-    """Return the tag of each word and how likely it is; a word that gives no token is outside, with 0."""
+    """Return the tag of each word and its probability; a word without tokens is outside, with probability 0."""
     tokenizer = reader(model, "tag", texts)
     found = tokenizer.encode_words([readable(text) for text in texts])
     read = [
@@ -88,13 +88,13 @@ def tag_words(model: Runner, texts: Sequence[Sequence[str]]) -> list[list[tuple[
 
 
 def has_entities(labels: Sequence[str]) -> bool:
-    """Whether labels mark the parts of names (B-, I-), and not each word by itself, as parts of speech do."""
+    """Whether labels mark parts of entities (B-, I-), and not single words as parts of speech do."""
     plain = {label for label in labels if not PREFIXED.fullmatch(label)}
     return len(plain) < len(labels) and (not plain or "O" in plain)
 
 
 def _tag_texts(model: Runner, texts: list[str]) -> tuple[list[list[tuple[str, float]]], list[list[Place]]]:
-    """Return the tags of the words of each text, and where they stand; words that give no token are left out."""
+    """Return the tags and positions of the words of each text; words without tokens are left out."""
     tokenizer = reader(model, "tag", texts)
     read, places = [], []
     for text, (window,) in zip(texts, tokenizer.encode_spans(readable(texts)), strict=True):
@@ -107,7 +107,7 @@ def _tag_texts(model: Runner, texts: list[str]) -> tuple[list[list[tuple[str, fl
 
 
 def _tags(model: Runner, read: Sequence[Read]) -> list[list[tuple[str, float]]]:
-    """Run all windows of all texts, and ask each word's first token."""
+    """Run all windows of all texts, and take the tag of each word's first token."""
     names = names_of(model)
     outside = ("O" if "O" in names else names[0], 0.0)
     windows = [window_rows(text.inside, model.max_length) if any(text.inside) else [] for text in read]
@@ -122,7 +122,7 @@ def _tags(model: Runner, read: Sequence[Read]) -> list[list[tuple[str, float]]]:
 
 
 def _likeliest(model: Runner, names: Sequence[str], ids: list[list[int]]) -> list[list[tuple[str, float]]]:
-    """Return the likeliest label of each token and its probability."""
+    """Return the most likely label of each token and its probability."""
     if not ids:
         return []
     best = torch.cat(model.logits(ids, head="tag")).float().softmax(-1).max(-1)
@@ -138,7 +138,7 @@ def _words(text: str, places: Sequence[Place], tags: Sequence[tuple[str, float]]
 
 
 def _entities(text: str, places: Sequence[Place], tags: Sequence[tuple[str, float]]) -> list[Entity]:
-    """Join the words of each name; its score is the mean of theirs."""
+    """Join the words of each entity; its score is the mean of theirs."""
     found = []
     for label, first, last in spans_of([iob2(label) for label, _ in tags]):
         start, end = places[first][0], places[last][1]

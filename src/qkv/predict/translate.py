@@ -1,4 +1,4 @@
-"""Translating: texts to pieces, pieces through a search in batches, and back to texts in their order.
+"""Translation: split texts into pieces, decode the pieces in batches, and join them in the original order.
 
 texts ─► pieces (cut at sentences where long) ─► batches ─► generate ─► words ─► joined with their white space
 """
@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
+from qkv.predict.texts import chunked
 from qkv.predict.translation import Piece, Translation, cut_texts, join
 from qkv.tokenizers.text import TextTokenizer
 
@@ -67,7 +67,7 @@ def translate(
 
 @dataclass(frozen=True)
 class Job:
-    """A piece to translate: of which text, where in it, and how its translation begins."""
+    """A piece to translate: its text, its place in it, and the prefix of its translation."""
 
     text: int
     place: int
@@ -76,7 +76,7 @@ class Job:
 
 
 def _jobs(text: int, pieces: list[Piece], prefix: list[int]) -> list[Job]:
-    """List what there is to translate in a text; its first words take the prefix."""
+    """List the pieces of a text that need translating; the first one gets the prefix."""
     there = [place for place, piece in enumerate(pieces) if piece.ids]
     return [Job(text, place, pieces[place], prefix if place == there[0] else []) for place in there]
 
@@ -84,11 +84,11 @@ def _jobs(text: int, pieces: list[Piece], prefix: list[int]) -> list[Job]:
 def stream(
     ask: Callable[..., list[Any]], texts: Iterable[str], chunk: int, options: Mapping[str, Any]
 ) -> Iterator[Any]:
-    """Ask chunk by chunk; the draws of each text are those that it would get in one list."""
+    """Translate chunk by chunk; random draws are the same as for one list of all texts."""
     if chunk < 1:
         raise UsageError(f"chunk must be at least 1, got {chunk}")
-    rest, done = iter(texts), 0
-    while part := list(islice(rest, chunk)):
+    done = 0
+    for part in chunked(texts, chunk):
         yield from ask(part, **{**options, "seed": options.get("seed", 0) + done})
         done += len(part)
 
@@ -104,11 +104,11 @@ def check_translator(model: Runner) -> TextTokenizer:
 def search_config(
     model: Runner, tokenizer: TextTokenizer, forbidden: Sequence[str], options: Mapping[str, Any]
 ) -> DecodingConfig:
-    """Make the numbers of the search; a beam is the default, but not where tokens are drawn."""
+    """Return the settings of the search; the default is a beam, or no beam when sampling."""
     if isinstance(forbidden, str):
         raise UsageError("forbidden takes a list of words; put a single one in a list")
     if not all(word.strip() for word in forbidden):
-        raise UsageError("a forbidden word is empty: give words with something in them")
+        raise UsageError("a forbidden word is empty")
     # A word is written in one way where a text begins and, by some tokenizers, in another after a space.
     words = {tuple(_plain(tokenizer, word, "forbidden word")) for w in forbidden for word in (w, f" {w.strip()}")}
     beam = 1 if options.get("sample") else BEAM
@@ -132,7 +132,7 @@ def _plain(tokenizer: TextTokenizer, words: str, what: str) -> list[int]:
     special = {number for role, number in tokenizer.specials.items() if role != "unk"}
     ids = [number for number in tokenizer.encode([well_formed(words)]).ids[0] if number not in special]
     if not ids or tokenizer.specials.get("unk") in ids:
-        raise UsageError(f"the {what} {words!r} is outside the vocabulary: it has no tokens for it")
+        raise UsageError(f"the {what} {words!r} has no tokens in the vocabulary")
     return ids
 
 
@@ -155,7 +155,7 @@ def _search(model: Runner, jobs: list[Job], config: DecodingConfig) -> list[list
 
 
 def _check(model: Runner, found: list[Hypothesis]) -> None:
-    """Raise an error where scores are not numbers; a beam over NaN finds nothing at all."""
+    """Raise an error if scores are not numbers; a beam search over NaN finds nothing at all."""
     finite([hypothesis.score for hypothesis in found])
     if any(not hypothesis.ids and not hypothesis.ended for hypothesis in found):
         for parameter in model.module.parameters():
@@ -163,7 +163,7 @@ def _check(model: Runner, found: list[Hypothesis]) -> None:
 
 
 def _worded(model: Runner, jobs: list[Job], found: list[list[Hypothesis]], alignments: bool) -> list[list[Translation]]:
-    """Turn the hypotheses of each piece into words."""
+    """Decode the hypotheses of each piece into text."""
     assert model.tokenizer is not None
     tokenizer, end_id = model.tokenizer, model.config.end_id
     pairs = [(job.piece, hypothesis) for job, several in zip(jobs, found, strict=True) for hypothesis in several]

@@ -1,4 +1,4 @@
-"""A text cut into pieces that a translator can read at a time, and their translations put together again.
+"""Split a text into pieces that a translator can read, and join their translations again.
 
 text ─► piece, white space, piece, … ─► translation, white space, translation, … ─► text
 """
@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qkv.common.unicode import well_formed
 from qkv.data.sentences import split_sentences
+from qkv.predict.texts import readable
 from qkv.tokenizers.text import TextTokenizer
 
 Pair = tuple[int, int]
-LONG = 64  # tokens: a longer text is read sentence by sentence, as translators are trained
-MANY = 3  # sentences: with so many, too; hardly a training pair has more than two, and what is unseen is left out
-LONGEST = 256  # tokens of a sentence: hardly a translator has seen longer ones
+LONG = 64  # tokens: a longer text is translated sentence by sentence, as translators are trained
+MANY = 3  # sentences: so is a text with this many; few training pairs have more than two, and models drop the rest
+LONGEST = 256  # tokens of a sentence: few translators have seen longer ones
 _SPACES = re.compile(r"\s+")
 
 
@@ -38,17 +38,17 @@ class Piece:
 
 
 def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | None) -> list[list[Piece]]:
-    """Cut texts at sentences, and sentences that are too long for the model.
+    """Split texts into sentences, and split sentences that are too long for the model.
 
-    One or two sentences of no more than `LONG` tokens stay whole: the one helps to understand the other.
+    One or two sentences of no more than `LONG` tokens stay together, since each gives context to the other.
 
     Args:
-        tokenizer: tells the length.
-        texts: any texts; a lone surrogate becomes U+FFFD.
-        max_length: what the model can read, special tokens counted. Cutting a longer sentence is said aloud.
+        tokenizer: measures the length.
+        texts: any texts; a lone surrogate, which no tokenizer takes, becomes U+FFFD.
+        max_length: what the model can read, including special tokens. A longer sentence is split, with a warning.
     """
     cutter = _Cutter(tokenizer, min(max_length or LONGEST, LONGEST))
-    cleaned = [well_formed(text) for text in texts]
+    cleaned = readable(texts)
     encoded = tokenizer.encode([text.strip() for text in cleaned]).ids
     found = [cutter.cut(text, ids) for text, ids in zip(cleaned, encoded, strict=True)]
     if cutter.halved:
@@ -58,7 +58,7 @@ def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | 
 
 
 class _Cutter:
-    """Cuts one text after the other, and counts the sentences that had to be cut."""
+    """Splits one text after the other, and counts the sentences that had to be split."""
 
     def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
         self.tokenizer, self.limit, self.halved = tokenizer, limit, 0
@@ -89,7 +89,7 @@ class _Cutter:
 
 
 def _halves(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:
-    """Cut a text at the white space nearest to its middle, and its halves again, until each of them fits."""
+    """Split a text at the white space nearest to its middle, and its halves again, until each part fits."""
     if len(text) < 2 or fits(text):
         return [(text, "")]
     middle = len(text) // 2
@@ -105,11 +105,11 @@ class Translation:
 
     Attributes:
         text: the translation.
-        score: what hypotheses are ranked by, greater is better; of several sentences, the sum.
-        tokens: the tokens said, the end token among them.
+        score: what hypotheses are ranked by, higher is better; for several sentences, the sum.
+        tokens: its tokens, including the end token.
         token_scores: the log-probability of each token.
-        alignment: numbers of a word of the source and a word of the translation that belong together, or None where
-            they were not asked for. Words are what white space divides.
+        alignment: pairs of word numbers, source and translation, that belong together; None if you did not ask for
+            them. Words are separated by white space.
         others: the next best translations, best first.
     """
 
@@ -145,7 +145,7 @@ class Translation:
 
 
 def join(parts: Sequence[tuple[str, Translation, str]], *, aligned: bool) -> Translation:
-    """Put a text together from its pieces: source, translation, and the white space that follows both."""
+    """Join the pieces of a text: source, translation, and the white space that follows both."""
     source, whole = "", Translation("", alignment=[] if aligned else None)
     for piece, said, space in parts:
         moved = (next_word(source), next_word(whole.text))

@@ -1,4 +1,4 @@
-"""Which verbs a model has, by its heads."""
+"""The verbs that a model supports, by its heads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADS = {"classify": {"classify", "regress"}, "tag": {"tag"}, "answer": {"span"}
 
 
 def verbs(model: Runner) -> list[str]:
-    """Return what a model can be asked about texts."""
+    """Return the verbs that a model supports."""
     if model.tokenizer is None:
         return []
     heads = set(getattr(model.config, "heads", ()))
@@ -22,7 +22,7 @@ def verbs(model: Runner) -> list[str]:
 
 
 def reader(model: Runner, verb: str, texts: Sequence[object]) -> TextTokenizer:
-    """Return the tokenizer of a model that has a verb and is asked about a list of texts."""
+    """Check that a model has a verb and gets a list of texts, and return its tokenizer."""
     if model.tokenizer is None:
         raise UsageError(f"this {model.family} has no tokenizer, and {verb} reads text: load a folder that has one")
     if verb not in (there := verbs(model)):
@@ -33,5 +33,5 @@ def reader(model: Runner, verb: str, texts: Sequence[object]) -> TextTokenizer:
 
 
 def names_of(model: Runner) -> tuple[str, ...]:
-    """Return the names of the labels; where the folder names none, those that `transformers` gives them."""
+    """Return the names of the labels; if the folder has none, those that `transformers` would use."""
     return model.labels or tuple(f"LABEL_{number}" for number in range(getattr(model.config, "num_labels", 0)))

@@ -1,4 +1,4 @@
-"""Single words of a model of word vectors: how alike two are, which are near, and king - man + woman."""
+"""Words of a word vector model: the similarity of two, the nearest to one, and king - man + woman."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPELLINGS = 50_000  # words that a wrong spelling is compared with, the most fre
 
 
 class Near(NamedTuple):
-    """A word and how near it is."""
+    """A word and its cosine similarity."""
 
     word: str
     cosine: float
@@ -32,8 +32,8 @@ class Question(NamedTuple):
     """A sum of words.
 
     Attributes:
-        plus: words that are added.
-        minus: words that are taken away.
+        plus: words to add.
+        minus: words to subtract.
     """
 
     plus: list[str]
@@ -52,7 +52,7 @@ class WordVectors:
         return float(x @ y)
 
     def nearest(self, question: str | Question, *, top: int = 10) -> list[Near]:
-        """Return the words nearest to a word or to a sum ("king - man + woman"), without those asked with.
+        """Return the words nearest to a word or to a sum ("king - man + woman"), without the words of the query.
 
         The sum is one of unit vectors (3CosAdd, Mikolov et al. 2013).
         """
@@ -68,7 +68,7 @@ class WordVectors:
         return [Near(self.vectors.words[row], float(cosines[row])) for row in best]
 
     def place(self, word: str) -> int:
-        """Return a word's row, spelt as it is or in lower case."""
+        """Return the row of a word, as written or in lower case."""
         found = self.vectors.find(word) or self.vectors.find(word.lower())
         if found is None:
             raise self._unknown(word)
@@ -83,14 +83,14 @@ class WordVectors:
 
 
 def has_words(model: Runner) -> bool:
-    """Whether a model is one of word vectors, with whole words."""
+    """Whether a model holds vectors of whole words."""
     return isinstance(model.module, Word2Vec) and model.tokenizer is not None and model.tokenizer.kind == "WordLevel"
 
 
 def named_vectors(model: Runner) -> tuple[list[str], np.ndarray[tuple[int, int], np.dtype[np.float32]]]:
-    """Return the words, the most frequent first, and a vector for each, special tokens left out. Shape: [words, D]."""
+    """Return the words, most frequent first, and their vectors, without special tokens. Shape: [words, D]."""
     if not isinstance(model.module, Word2Vec) or model.tokenizer is None or not has_words(model):
-        raise UsageError(f"this {model.family} has no vectors of whole words; a model of word2vec or glove has")
+        raise UsageError(f"this {model.family} has no vectors of whole words; use a word2vec or glove model")
     special = set(model.tokenizer.specials.values())
     found = {row: model.tokenizer.token_of(row) for row in range(model.config.vocab_size) if row not in special}
     named = {row: word for row, word in found.items() if word is not None}
@@ -99,7 +99,7 @@ def named_vectors(model: Runner) -> tuple[list[str], np.ndarray[tuple[int, int],
 
 
 def parse(words: Sequence[str]) -> Question:
-    """Read `king - man + woman`, given as words; a sign stands alone, so that `x-ray` is a word."""
+    """Parse `king - man + woman`, given as words. A sign is a word of its own, so that `x-ray` is one word."""
     plus: list[str] = []
     minus: list[str] = []
     sign, expected = "+", True  # whether a word comes next
@@ -112,5 +112,5 @@ def parse(words: Sequence[str]) -> Question:
         else:
             raise UsageError(f"{' '.join(words)!r} is not a sum of words: write it like king - man + woman")
     if expected:
-        raise UsageError(f"{' '.join(words)!r} lacks a word at its end: write it like king - man + woman")
+        raise UsageError(f"{' '.join(words)!r} ends with a sign: write it like king - man + woman")
     return Question(plus, minus)

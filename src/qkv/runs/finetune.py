@@ -12,6 +12,7 @@ from typing import Any
 from qkv.checkpoints.folder import Folder, read_folder
 from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
+from qkv.common.terminal import visible
 from qkv.data.config import DataConfig
 from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
@@ -102,4 +103,4 @@ def _names(files: Files) -> tuple[str, ...]:
 
 
 def _to_standard_error(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(visible(line) + "\n")

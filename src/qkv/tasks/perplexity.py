@@ -94,7 +94,7 @@ def _documents(task: Task, exam: Exam) -> Iterator[tuple[list[int], list[int], l
 
 
 def _counts(text: str, encoded: Window) -> tuple[list[int], list[int]]:
-    """Share the words and bytes of a text among its tokens: each has what follows the token before it, to its end."""
+    """Assign the words and bytes of a text to its tokens: a token owns the text from the previous token to its end."""
     ends = list(accumulate((end for _, end in encoded.spans), max))
     if ends:
         ends[-1] = len(text)

@@ -1,10 +1,10 @@
-"""Long texts: cut to a length, or read through windows that overlap.
+"""Long texts: cut to a length, or split into windows that overlap.
 
     whole     [CLS] question [SEP] c0 c1 c2 c3 c4 c5 [SEP]
     window 0  [CLS] question [SEP] c0 c1 c2 c3 [SEP]
     window 1  [CLS] question [SEP]       c2 c3 c4 c5 [SEP]        stride 2: tokens that two windows share
 
-The tokens of a text lie side by side whatever the template, so both are a choice of positions, with no state.
+The tokens of a text are contiguous whatever the template, so both come down to choosing positions, without state.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Columns = TypeVar("Columns", bound=tuple[list[Any], ...])
 
 
 def sides_of(encoding: Encoding) -> list[int]:
-    """Return the text that each token is from: 0, 1, or -1 for special tokens."""
+    """Return the text that each token comes from: 0, 1, or -1 for special tokens."""
     return [-1 if side is None else side for side in encoding.sequence_ids]
 
 
 def cut(columns: Columns, sides: Sequence[int], max_length: int | None) -> Columns:
-    """Cut lists that belong to the tokens of one input; the longer text is cut first, each at its end."""
+    """Cut lists with one entry per token of an input; the longer text is cut first, each at its end."""
     if max_length is None or len(sides) <= max_length:
         return columns
     return _chosen(columns, _kept(sides, max_length))
@@ -66,9 +66,9 @@ def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | No
     """Return the tokens of each window over one text; the tokens around the text are in all of them.
 
     Args:
-        inside: which tokens are the text's own; they lie side by side.
+        inside: whether each token belongs to the text; these tokens are contiguous.
         max_length: the most tokens of a window, or None for any number.
-        stride: the tokens that a window shares with the one before; None for the usual number.
+        stride: the tokens that a window shares with the one before; None for `SHARED`, or less in small windows.
     """
     if stride is not None and stride < 0:
         raise UsageError(f"stride is {stride}; it must be 0 or more")
@@ -80,7 +80,7 @@ def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | No
     around = size - (last - first)
     room = max_length - around
     if room < 1:
-        raise UsageError(f"max_length {max_length} leaves no room: what stands around the text takes {around} tokens")
+        raise UsageError(f"max_length {max_length} leaves no room: the tokens around the text take {around}")
     shared = min(SHARED, room // 4) if stride is None else stride
     if shared >= room:
         raise UsageError(f"stride {shared} must be less than the {room} tokens that a window has room for")

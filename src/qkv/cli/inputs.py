@@ -1,4 +1,4 @@
-"""What the reading commands are asked: pairs of texts, lines of words, questions with their contexts."""
+"""The input of the reading commands: pairs of texts, lines of words, questions with their contexts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BLANKED = re.compile(r"[^ \t]+")
 
 
 def pairs(arguments: list[str], file: str | None) -> Iterator[tuple[str, str]]:
-    """Give pairs of texts: two arguments each, or the two sides of a line's tab."""
+    """Yield pairs of texts: two arguments each, or lines with a tab between the two texts."""
     given = find_texts(arguments, file)
     if file is None and arguments != STANDARD_INPUT:
         if len(arguments) % 2:
-            raise UsageError(f"pairs are arguments two by two, got {len(arguments)}: give the second of the last pair")
+            raise UsageError(f"a pair is two arguments, got {len(arguments)} in all: the last pair has no second text")
         return zip(given, given, strict=True)
     return _sides(given, file or "standard input")
 
@@ -37,12 +37,12 @@ def _sides(lines: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
 
 
 def words_of(line: str) -> list[str]:
-    """Return the words of a line: what stands between blanks or tabs."""
+    """Return the words of a line, separated by spaces or tabs."""
     return _BLANKED.findall(line)
 
 
 def in_line(line: str, found: list[Entity]) -> list[Entity]:
-    """Give words the places that they have in their line."""
+    """Set the positions of words to those in their line."""
     places = (word.span() for word in _BLANKED.finditer(line))
     return [replace(word, start=start, end=end) for word, (start, end) in zip(found, places, strict=True)]
 
@@ -50,14 +50,14 @@ def in_line(line: str, found: list[Entity]) -> list[Entity]:
 def questions(
     arguments: list[str], file: str | None, context: str | None, context_text: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Give questions with their contexts: one context for all, or a JSON object a line."""
+    """Yield questions with their contexts: one context for all, or one JSON object per line."""
     if context is not None and context_text is not None:
-        raise UsageError("--context and --context-text are two contexts: give one of them")
+        raise UsageError("give either --context or --context-text, not both")
     if context == "-" and arguments == STANDARD_INPUT:
-        raise UsageError("standard input holds the questions or the context, not both: give one of them in a file")
+        raise UsageError("standard input cannot hold both the questions and the context: put one of them in a file")
     text = context_text if context is None else _whole(context)
     if text is None and file is None and arguments != STANDARD_INPUT:
-        raise UsageError("no context: give --context FILE, --context-text TEXT, or lines of JSON by --file or -")
+        raise UsageError("no context: give --context FILE, --context-text TEXT, or lines of JSON with --file or -")
     return _rows(find_texts(arguments, file), file or "standard input", text)
 
 
@@ -75,12 +75,12 @@ def _object(line: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict) or not all(isinstance(row.get(key), str) for key in ("question", "context")):
-        raise UsageError(f'{where}: not {{"question": "…", "context": "…"}}; for plain questions give --context')
+        raise UsageError(f'{where}: expected {{"question": "…", "context": "…"}}; for plain questions give --context')
     return row
 
 
 def _whole(context: str) -> str:
-    """Read a context as it is, line ends and all, so that places are those in the file."""
+    """Read a context unchanged, including line ends, so that positions match the file."""
     name = "standard input" if context == "-" else context
     with sys.stdin.buffer if context == "-" else open_binary(context) as stream:
         data = stream.read(WHOLE + 1)
