@@ -1,4 +1,4 @@
-"""The lexicon: English and French words side by side, as tables that a teacher can read.
+"""The lexicon: tables of English and French words, written to be easy to read.
 
 Kinds keep sentences sensible: a verb names the kinds that can do it and the kinds it is done to, an adjective the kinds
 it may describe. A word with two readings is left out, or appears in one of them only.
@@ -15,7 +15,7 @@ BEINGS = ("person", "family", "animal")
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun of both languages.
+    """A noun in both languages.
 
     Attributes:
         english: singular and plural.
@@ -41,7 +41,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of both languages.
+    """A verb in both languages.
 
     Attributes:
         english: base, third person, past, participle.
@@ -72,7 +72,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective of both languages.
+    """An adjective in both languages.
 
     Attributes:
         english: its one form.
@@ -88,7 +88,7 @@ class Adjective:
 
 
 def _rows(table: str) -> Iterator[list[list[str]]]:
-    """Read lines of cells between bars, each cell a list of words."""
+    """Parse lines of cells separated by bars; each cell is a list of words."""
     for line in table.strip().splitlines():
         yield [cell.split() for cell in line.split("|")]
 
@@ -227,7 +227,7 @@ island islands île îles f | place on sur
 street streets rue rues f | place in dans
 """)
 
-# Done to something, which French puts right after the verb or, as a pronoun, before it.
+# Verbs with a direct object, which French puts after the verb or, as a pronoun, before it.
 DIRECT = _verbs("""
 eat eats ate eaten | manger mange manges mange mangeons mangez mangent mangé | being | food mass
 drink drinks drank drunk | boire bois bois boit buvons buvez boivent bu | being | drink
@@ -263,7 +263,7 @@ close closes closed closed | fermer ferme fermes ferme fermons fermez ferment fe
 thank thanks thanked thanked | remercier remercie remercies remercie remercions remerciez remercient remercié | person | person family
 """)  # noqa: E501
 
-# States are said in the present only: French would tell them in the imparfait.
+# States are used in the present only: in the past, French would need the imparfait.
 STATES = _verbs("""
 have has had had | avoir ai as a avons avez ont eu | person | animal vehicle thing clothes text
 know knows knew known | connaître connais connais connaît connaissons connaissez connaissent connu | person | person family place
@@ -365,7 +365,7 @@ believe believes believed believed that | croire crois crois croit croyons croye
 BE = _verbs("be is was been | être suis es est sommes êtes sont été | being |")[0]
 THERE_IS = _verbs("be is was been | avoir a a a a a a eu | being |", clitic="y")[0]
 HAVE = STATES[0]
-# What stands before an infinitive, by the name of the tense it makes.
+# The words before an infinitive, by the tense they form.
 HELPERS = {
     "future": ("vais", "vas", "va", "allons", "allez", "vont"),
     "want": ("veux", "veux", "veut", "voulons", "voulez", "veulent"),
@@ -455,7 +455,7 @@ CITIES = (
 HABITS = (("often", "souvent"), ("always", "toujours"), ("sometimes", "parfois"), ("rarely", "rarement"))
 WAYS = (("slowly", "lentement"), ("quickly", "rapidement"), ("quietly", "silencieusement"))
 
-# Ways that suit a verb of moving or making.
+# Manners that suit verbs of motion or creation.
 WAYS_OF = ("sing", "dance", "work", "swim", "run", "walk")
 DAYS = (
     ("Monday", "lundi"),
