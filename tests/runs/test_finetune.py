@@ -200,7 +200,7 @@ BAD = {  # a good file, rows that cannot be used, and why
             {"tokens": ["a"]},
         )],
         ["the tag 'B-Y' is not among those of training (O, B-X)", "2 words, but 1 tags", "a word is empty",
-         "no column 'tags'"],
+         "the row has no column 'tags'"],
         "jsonl",
     ),
     "answer": (

@@ -121,6 +121,12 @@ def expand(paths: Paths) -> list[str]:
     return names
 
 
+def check_rereadable(path: PathName) -> None:
+    """Raise for a pipe or a device: reading it a second time would wait for ever."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise UsageError(f"{os.fspath(path)} is not a regular file, and it must be read more than once")
+
+
 def stored_file(path: PathName) -> Path:
     """Return the file or folder on disk behind a path, without an archive member or a part."""
     name = os.fspath(path)

@@ -5,7 +5,6 @@ A column is a name or a number from 0, also written "#0". TSV has no quoting: a 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from qkv.common.errors import QkvError, UsageError, show, unknown
 from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
-from qkv.data.files import PathName, content_name
+from qkv.data.files import PathName, check_rereadable, content_name
 from qkv.data.hub import is_hub
 from qkv.data.table_readers import LISTS, READERS
 
@@ -87,8 +86,7 @@ def open_table(path: PathName, format: str | None = None) -> Table:
     """Open a table and read its first row; without `format`, the ending of the file name decides."""
     name = str(path)
     kind = table_format(name, format)
-    if kind != "hub" and os.path.exists(name) and not os.path.isfile(name):
-        raise UsageError(f"{name} is not a regular file; tables are read more than once")
+    check_rereadable(name)
     problem = "contains no rows"
     for where, row in READERS[kind](name):
         if not isinstance(row, BadRow):

@@ -6,7 +6,6 @@ data sets whose rows have two lists, words and tags.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.columns import usual_column
 from qkv.data.examples import Tagged
-from qkv.data.files import Paths, expand, read_lines
+from qkv.data.files import Paths, check_rereadable, expand, read_lines
 from qkv.data.iob import check_scheme, detect_scheme, to_iob2
 from qkv.data.tables import Column, find_format, open_table
 
@@ -53,8 +52,8 @@ def _read(
     paths: list[str], word: Column, tag: Column, scheme: str | None, bad: str, skipped: BadRows | None
 ) -> Iterator[Tagged]:
     for path in paths:
-        if scheme is None and os.path.exists(path) and not os.path.isfile(path):
-            raise UsageError(f"{path} is not a regular file and cannot be read twice; set the scheme")
+        if scheme is None:
+            check_rereadable(path)
         rows = _from_table if find_format(path) in ("jsonl", "parquet", "hub") else _from_file
         used = scheme or detect_scheme(row[1] for _, row in rows(path, word, tag) if not isinstance(row, BadRow))
 
