@@ -69,7 +69,7 @@ def test_a_missing_key_is_named():
         ("rate", False, "a number"),
         ("flag", 1, "true or false"),
         ("limit", "none", "a whole number"),
-        ("words", 3, "a text"),
+        ("words", 3, "a string"),
     ],
 )
 def test_a_wrong_type_names_key_wanted_and_got(key, value, said):
@@ -81,7 +81,7 @@ def test_a_wrong_type_names_key_wanted_and_got(key, value, said):
 
 
 def test_a_wrong_type_in_a_list_is_named():
-    with pytest.raises(UsageError, match=r"words takes a text, got 3"):
+    with pytest.raises(UsageError, match=r"words takes a string, got 3"):
         from_dict(Outer, {"size": 1, "words": ["abc", 3]})
 
 

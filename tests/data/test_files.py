@@ -157,8 +157,9 @@ def test_a_zip_with_several_members_is_asked_by_name(tmp_path):
     assert expand(f"{path}!in/*.txt") == [f"{path}!in/a.txt", f"{path}!in/b.txt"]
     with pytest.raises(UsageError) as caught:
         open_binary(path)
-    assert str(caught.value) == f"{path} holds 3 files; name one as {path}!FILE (it holds: in/b.txt, in/a.txt, c.md)"
-    with pytest.raises(UsageError, match=r"a\.zip has no member 'x' \(it holds: in/b"):
+    members = "(it contains: in/b.txt, in/a.txt, c.md)"
+    assert str(caught.value) == f"{path} contains 3 files; choose one with {path}!FILE {members}"
+    with pytest.raises(UsageError, match=r"a\.zip has no member 'x' \(it contains: in/b"):
         open_binary(f"{path}!x")
     with pytest.raises(UsageError, match="no file matches"):
         expand(f"{path}!*.csv")
@@ -170,7 +171,7 @@ def test_missing_files_and_folders_are_said(tmp_path):
             open_binary(tmp_path / name)
     with pytest.raises(UsageError) as caught:
         list(read_lines(tmp_path))
-    assert str(caught.value) == f"{tmp_path} is a folder, not a file; {tmp_path}/* means the files in it"
+    assert str(caught.value) == f"{tmp_path} is a folder, not a file; {tmp_path}/* matches the files in it"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
@@ -246,7 +247,7 @@ def test_patterns_are_expanded_in_order(tmp_path):
     assert expand("hf:a*b") == ["hf:a*b"]
     with pytest.raises(UsageError, match=r"no file matches .*\*\.x"):
         expand(str(tmp_path / "*.x"))
-    with pytest.raises(UsageError, match="no file was given"):
+    with pytest.raises(UsageError, match="no file is given"):
         expand([])
 
 

@@ -75,8 +75,8 @@ def write(tmp_path, *lines):
 def test_what_is_named_is_taken_and_the_rest_is_found(tmp_path):
     path = write(tmp_path, "kind\tnote\tprose", "a\tx y z w\tone two three four", "b\tp q r s\tfive six seven eight")
     assert str(find_columns(path, label="kind", text="note")) == "text 'note', label 'kind'"
-    both = "the text may be #1 'note' or #2 'prose': say which with --set data.text=NAME, or a number as #0, "
-    with pytest.raises(UsageError, match=both + "and for a pair of texts data.second=NAME"):
+    both = "the text could be #1 'note' or #2 'prose'; choose one with --set data.text=NAME, or by number .*, "
+    with pytest.raises(UsageError, match=both + "and add data.second=NAME for a pair of texts"):
         find_columns(path, label="kind")
 
 
@@ -89,7 +89,7 @@ def test_a_usual_name_goes_before_what_stands_there(tmp_path):
 
 def test_two_columns_that_may_be_the_label(tmp_path):
     path = write(tmp_path, "x\ty\tbody", *(f"{i % 2}\t{'ab'[i % 2]}\tsome words here {i}" for i in range(8)))
-    with pytest.raises(UsageError, match=r"a\.tsv:1: the label may be #0 'x' or #1 'y': say which .* data\.label=NAME"):
+    with pytest.raises(UsageError, match=r"a\.tsv:1: the label could be #0 'x' or #1 'y'; .* data\.label=NAME"):
         find_columns(path)
 
 

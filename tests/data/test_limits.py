@@ -10,6 +10,7 @@ import struct
 import threading
 import tracemalloc
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,8 @@ from qkv.data.images import images
 from qkv.data.labelled import classified
 from qkv.data.questions import questions
 from qkv.data.tagged import tagged
+from qkv.evaluation.word_files import holds_analogies
+from qkv.predict.search import Index
 
 MIB = 1 << 20
 
@@ -278,6 +281,20 @@ def test_a_pipe_that_cannot_be_read_as_a_stream_is_refused(name, read):
     os.mkfifo(name)
     with pytest.raises(UsageError, match="is not a regular file"):
         list(read(name))
+
+
+def test_a_folder_is_not_mistaken_for_a_pipe(folder):
+    (folder / "a.tsv").mkdir()
+    with pytest.raises(UsageError, match=r"a\.tsv is a folder, not a file"):
+        list(classified("a.tsv"))
+
+
+def test_word_tests_and_searches_refuse_a_pipe():
+    os.mkfifo("a.txt")
+    with pytest.raises(UsageError, match="is not a regular file"):
+        holds_analogies("a.txt")
+    with pytest.raises(UsageError, match="is not a regular file"):
+        Index(SimpleNamespace(pooling="mean"), "a.txt")
 
 
 def test_a_pipe_of_plain_text_is_read_as_a_stream(folder):

@@ -59,15 +59,15 @@ def test_idx_files_that_do_not_fit(folder):
     pixels, labels = random_pixels(3, 4, 5), np.zeros(2, np.uint8)
     (folder / "i").write_bytes(idx(pixels))
     (folder / "l").write_bytes(idx(labels))
-    assert message(images(["i", "l"])) == "i has 3 images, l has 2 labels; a pair has as many"
+    assert message(images(["i", "l"])) == "i has 3 images, l has 2 labels; the numbers must be equal"
     assert message(images(["l", "l"])) == "l is not an IDX file of unsigned bytes with 3 dimensions"
     (folder / "l").write_bytes(idx(np.zeros(3, np.uint8)))
     (folder / "i").write_bytes(idx(pixels)[:-1])
-    assert message(images(["i", "l"])) == "i ends too early: 20 bytes are needed, 19 are left"
+    assert message(images(["i", "l"])) == "i is truncated: 20 bytes are needed, 19 are left"
     (folder / "i").write_bytes(idx(pixels, kind=13))
     assert message(images(["i", "l"])).startswith("i is not an IDX file")
     (folder / "l").write_bytes(b"\0")
-    assert message(images(["i", "l"])) == "l ends too early: 4 bytes are needed, 1 are left"
+    assert message(images(["i", "l"])) == "l is truncated: 4 bytes are needed, 1 are left"
     with pytest.raises(UsageError, match="i: an IDX file needs its labels; give both files, images first"):
         images("i")
     with pytest.raises(UsageError, match="got 3 files"):
@@ -95,10 +95,10 @@ def test_npz_with_short_names_and_labels_in_a_column():
 
 def test_npz_files_that_do_not_fit(folder):
     np.savez("a.npz", images=random_pixels(2, 4, 4), z=[1])
-    expected = "a.npz needs the arrays images and labels, or x and y (it holds: images, z)"
+    expected = "a.npz must contain the arrays images and labels, or x and y (it contains: images, z)"
     assert message(images("a.npz")) == expected
     np.savez("a.npz", images=random_pixels(2, 4, 4), labels=[1])
-    assert message(images("a.npz")) == "a.npz has 2 images and 1 labels; there must be as many"
+    assert message(images("a.npz")) == "a.npz has 2 images and 1 labels; the numbers must be equal"
     np.savez("a.npz", images=random_pixels(1, 4, 4) / 255, labels=[1])
     assert message(images("a.npz")).startswith("a.npz: images are float64 [1, 4, 4] in C order, not uint8")
     np.savez("a.npz", images=np.asfortranarray(random_pixels(2, 4, 4)), labels=[1, 2])
@@ -157,11 +157,12 @@ def test_images_that_cannot_be_read(folder):
     skipped = BadRows()
     assert len(list(images("d", bad="skip", skipped=skipped))) == 1
     assert skipped.count == 3
-    assert "more than 8 bits a channel" in skipped.reasons[2]
+    assert "more than 8 bits per channel" in skipped.reasons[2]
 
 
 def test_a_folder_without_classes_and_without_the_package(folder, monkeypatch):
-    assert message(images(folder)) == f"{folder} holds no folders; images lie in a folder for each class"
+    reason = "contains no folders; put the images of each class into a folder of its own"
+    assert message(images(folder)) == f"{folder} {reason}"
     (folder / "d/a").mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     assert message(images("d")) == "reading the images of d needs the package PIL: pip install pillow"

@@ -55,7 +55,7 @@ def test_label_first_lines(write):
         Classified("a fine film", None, ("1",), f"{path}:1"),
         Classified("dull", None, ("0",), f"{path}:2"),
     ]
-    assert skipped.reasons == [f"{path}:4: 1 cells, but column #1 is asked for"]
+    assert skipped.reasons == [f"{path}:4: the row has 1 cell, so there is no column #1"]
 
 
 def test_parquet(tmp_path):
@@ -131,9 +131,11 @@ def test_rated(write):
     ]
 
 
-@pytest.mark.parametrize(("value", "reason"), [("x", "not a number but 'x'"), ("nan", "not a finite number but 'nan'")])
+@pytest.mark.parametrize(
+    ("value", "reason"), [("x", "must be a number, got 'x'"), ("nan", "must be a finite number, got 'nan'")]
+)
 def test_a_rating_must_be_a_number(write, value, reason):
-    assert message(rated(write("a.tsv", f"text\tlabel\na\t{value}\n"))) == f"a.tsv:2: the label is {reason}"
+    assert message(rated(write("a.tsv", f"text\tlabel\na\t{value}\n"))) == f"a.tsv:2: the label {reason}"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +164,8 @@ def test_ratings_have_usual_names_of_their_own(write):
 def test_no_usual_name_and_nothing_to_tell_by_is_an_error_that_lists_the_columns(write):
     path = write("a.tsv", "foo\tbar\n1\ta\n2\tb\n")
     expected = (
-        "a.tsv:1: no column has a usual name for the label or holds a few short values again and again: "
-        "say which with --set data.label=NAME, or a number as #0 (foo, bar)"
+        "a.tsv:1: no column has a common name for the label or repeats a few short values; "
+        "choose one with --set data.label=NAME, or by number as in data.label=#0 (columns: foo, bar)"
     )
     assert message(classified(path, text=None, label=None)) == expected
 
@@ -172,8 +174,8 @@ def test_a_wrong_name_is_an_error_with_the_nearest(write):
     path = write("a.tsv", "texts\tlabel\na\tb\n")
     expected = "unknown column of a.tsv:1 'text'; did you mean 'texts'? (allowed: texts, label)"
     assert message(classified(path)) == expected
-    assert message(classified(path, text=7, label=1)) == "a.tsv:1: no column #7, there are 2 (from #0)"
-    assert "told by number, as #0" in message(classified(path, text="texts", header=False))
+    assert message(classified(path, text=7, label=1)) == "a.tsv:1: there is no column #7; the columns are #0 to #1"
+    assert "give columns by number (#0)" in message(classified(path, text="texts", header=False))
 
 
 @pytest.mark.parametrize(
@@ -192,17 +194,17 @@ def test_a_wrong_name_is_an_error_with_the_nearest(write):
         (
             "a.jsonl",
             '{"text": "a", "label": "b"}\n[1, 2]\n',
-            "a.jsonl:2: not a JSON object; one object a line is read",
+            "a.jsonl:2: not a JSON object; every line must be one object",
         ),
         (
             "a.jsonl",
             '{"text": "a", "label": "b"}\n{"text": "x", "lab": 1}\n',
-            "a.jsonl:2: no column 'label' (it has: text, lab)",
+            "a.jsonl:2: the row has no column 'label' (its columns: text, lab)",
         ),
         (
             "a.jsonl",
             '{"text": "a", "label": "b"}\n{"text": 5, "label": 1}\n',
-            "a.jsonl:2: the text is not a text but 5",
+            "a.jsonl:2: the text must be a string, got 5",
         ),
         (
             "a.jsonl",
@@ -212,7 +214,7 @@ def test_a_wrong_name_is_an_error_with_the_nearest(write):
         (
             "a.jsonl",
             '{"text": "a", "label": "b"}\n{"text": "x", "label": {}}\n',
-            "a.jsonl:2: the label is not a name but {}",
+            "a.jsonl:2: the label must be a name, got {}",
         ),
         ("a.jsonl", '{"text": "a", "label": "b"}\n{"text": "x", "label": null}\n', "a.jsonl:2: the label is empty"),
     ],
@@ -239,7 +241,7 @@ def test_wrong_arguments_are_said_before_anything_is_read(write):
     with pytest.raises(UsageError, match=r"unknown policy for bad rows 'ignore' \(allowed: stop, skip\)"):
         classified("a.tsv", bad="ignore")
     assert "unknown format 'xml'" in message(classified(write("a.tsv", ""), format="xml"))
-    expected = "the name does not tell the format; give format= one of tsv, csv, jsonl"
+    expected = "cannot tell the format from the name; set format to one of tsv, csv, jsonl"
     assert expected in message(classified(write("a.txt", "")))
     assert message(classified(write("a.tsv", "\n"))) == "a.tsv contains no rows"
     assert message(classified("not-there.tsv")) == "not-there.tsv does not exist"

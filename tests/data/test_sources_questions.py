@@ -60,11 +60,11 @@ def test_an_answer_that_occurs_once_is_found_again(write, start):
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (ask(answers=[{"text": "Bob", "answer_start": 0}]), "the answer 'Bob' is not at 0, and occurs more than once"),
+        (ask(answers=[{"text": "Bob", "answer_start": 0}]), "the answer 'Bob' is not at 0 and occurs more than once"),
         (ask(answers=[{"text": "Eve", "answer_start": 0}]), "the answer 'Eve' is not in the context"),
         (ask(answers=[{"text": "", "answer_start": 0}]), "the answer is empty"),
-        (ask(answers={}), "no list of answers"),
-        (ask(), "no list of answers"),
+        (ask(answers={}), "there is no list of answers"),
+        (ask(), "there is no list of answers"),
         ({"id": "q1", "question": " ", "answers": []}, "the question is empty"),
         (ask(answers=[], context=None), "the context is empty"),
     ],
@@ -87,10 +87,11 @@ def test_files_that_are_not_squad(write, tmp_path):
     assert message(questions("b.json")) == "b.json:2: not JSON: Expecting value: line 2 column 10 (char 11)"
     for text in ("[]", '{"data": 1}'):
         (tmp_path / "b.json").write_text(text)
-        assert message(questions("b.json")) == "b.json: no list 'data'; SQuAD files are data > paragraphs > qas"
+        reason = "there is no list 'data'; SQuAD files nest data > paragraphs > qas"
+        assert message(questions("b.json")) == f"b.json: {reason}"
     (tmp_path / "b.json").write_text('{"data": [{"title": "T", "paragraphs": [{}]}]}')
-    assert message(questions("b.json")).startswith("b.json: paragraph 1 of 'T': no list 'qas'")
-    assert message(questions(write("no"))) == "a.json: paragraph 1 of 'T': a question is not an object but 'no'"
+    assert message(questions("b.json")).startswith("b.json: paragraph 1 of 'T': there is no list 'qas'")
+    assert message(questions(write("no"))) == "a.json: paragraph 1 of 'T': a question must be an object, got 'no'"
 
 
 def test_a_row_for_each_question(tmp_path, monkeypatch):
@@ -99,7 +100,7 @@ def test_a_row_for_each_question(tmp_path, monkeypatch):
         ({"id": "q1", "question": "Who?", "context": CONTEXT, "answers": [{"text": "Ada", "answer_start": 0}]}, None),
         ({"question": "Who?", "context": CONTEXT, "answers": {"text": ["Cy"], "answer_start": [21]}}, None),
         ({"question": "Who?", "context": CONTEXT, "answers": {"text": ["Eve"], "answer_start": [0]}}, "the answer"),
-        ({"question": "Who?", "context": CONTEXT, "answers": {"text": "Cy", "answer_start": 21}}, "no list of answers"),
+        ({"question": "Who?", "context": CONTEXT, "answers": {"text": "Cy", "answer_start": 21}}, "there is no list"),
         ({"question": "Who?", "answers": []}, "the context is empty"),
         ({"question": "", "context": CONTEXT, "answers": []}, "the question is empty"),
     ]

@@ -103,10 +103,10 @@ def test_plain_tags_pass_unchanged():
 @pytest.mark.parametrize(
     ("tags", "scheme", "reason"),
     [
-        (["O", "I-A"], "IOB2", "the tag 'I-A' of word 2 carries on nothing, which IOB2 does not allow"),
-        (["O", "E-A"], "BIOES", "the tag 'E-A' of word 2 carries on nothing, which BIOES does not allow"),
-        (["B-A", "O"], "BIOES", "the name 'A' up to word 1 has no end, which BIOES does not allow"),
-        (["B-A", "I-A"], "BIOES", "the name 'A' up to word 2 has no end, which BIOES does not allow"),
+        (["O", "I-A"], "IOB2", "the tag 'I-A' of word 2 continues no entity, which IOB2 does not allow"),
+        (["O", "E-A"], "BIOES", "the tag 'E-A' of word 2 continues no entity, which BIOES does not allow"),
+        (["B-A", "O"], "BIOES", "the entity 'A' up to word 1 has no end tag, which BIOES does not allow"),
+        (["B-A", "I-A"], "BIOES", "the entity 'A' up to word 2 has no end tag, which BIOES does not allow"),
         (["S-A"], "IOB1", "the tag 'S-A' of word 1 is not IOB1 (allowed: O, B-NAME, I-NAME)"),
         (["O", "I-"], "IOB2", "the tag 'I-' of word 2 is not IOB2 (allowed: O, B-NAME, I-NAME)"),
     ],
@@ -186,9 +186,9 @@ def test_a_bad_sentence_stops_with_its_place_or_is_counted(write, bad_line, reas
 
 def test_columns_that_are_not_there(write):
     path = write("a O\n")
-    expected = "a.conll:1: 2 columns, but the word is asked from column 0 and the tag from column 3"
+    expected = "a.conll:1: the file has 2 columns, but the word column is 0 and the tag column is 3"
     assert message(tagged(path, tag=3)) == expected
-    assert message(tagged(write("word\n"))).startswith("a.conll:1: 1 columns, but the word is asked from column 0")
+    assert message(tagged(write("word\n"))).startswith("a.conll:1: the file has 1 columns, but the word column is 0")
     assert "columns of CoNLL files are numbers" in message(tagged(path, tag="ner"))
 
 
@@ -206,11 +206,11 @@ def test_rows_with_two_lists(tmp_path, monkeypatch):
     rows = [
         ({"tokens": ["Ada", "ran"], "ner_tags": ["B-PER", "O"]}, None),
         ({"tokens": ["Ada", "ran"], "ner_tags": ["B-PER"]}, "2 words, but 1 tags"),
-        ({"tokens": ["Ada", None], "ner_tags": ["B-PER", "O"]}, "a word is empty or not a text"),
-        ({"tokens": ["Ada", " "], "ner_tags": ["B-PER", "O"]}, "a word is empty or not a text"),
+        ({"tokens": ["Ada", None], "ner_tags": ["B-PER", "O"]}, "a word is empty or not a string"),
+        ({"tokens": ["Ada", " "], "ner_tags": ["B-PER", "O"]}, "a word is empty or not a string"),
         ({"tokens": ["Ada"], "ner_tags": [""]}, "a tag is empty or not a name"),
-        ({"tokens": [], "ner_tags": []}, "the words and the tags are not two lists with something in them"),
-        ({"tokens": ["Ada"]}, "no column 'ner_tags' (it has: tokens)"),
+        ({"tokens": [], "ner_tags": []}, "the words and the tags must be two lists that are not empty"),
+        ({"tokens": ["Ada"]}, "the row has no column 'ner_tags' (its columns: tokens)"),
         ({"tokens": ["Bob"], "ner_tags": ["B-PER"]}, None),
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(row) for row, _ in rows))

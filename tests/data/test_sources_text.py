@@ -56,7 +56,7 @@ def test_documents_of_a_table_are_its_texts_without_the_labels(write):
     assert [d.text for d in documents(table)] == ["one\ntwo", "three"]
     assert [d.text for d in documents(table, column="note")] == ["x", "y"]
     bare = write("b.tsv", "1\tone\n0\t\n")
-    assert message(documents(bare)).startswith("b.tsv:1: no column has a usual name for the text; name one")
+    assert message(documents(bare)).startswith("b.tsv:1: cannot tell which column holds the text; give its name")
     skipped = BadRows()
     assert list(documents(bare, column="#1", bad="skip", skipped=skipped)) == [Document("one", "b.tsv:1")]
     assert skipped.reasons == ["b.tsv:2: the document is empty"]
@@ -196,9 +196,7 @@ def test_case_space_and_final_marks_do_not_change_the_part(source, mark):
 def test_a_part_with_nothing_in_it_and_a_part_that_does_not_exist(write):
     write("a.tsv", "one\teins\n")
     assert part_of("one") == "train"
-    assert (
-        message(parallel(["a.tsv#test"])) == "a.tsv#test is empty: no source sentence of the file falls into that part"
-    )
+    assert message(parallel(["a.tsv#test"])) == "a.tsv#test is empty: no source sentence of the file is in that part"
     assert message(parallel(["b.tsv#test"])) == "b.tsv does not exist"
     write("c.tsv#test", "two\tzwei\n")  # a file with such a name is meant itself
     assert [pair.source for pair in parallel(["c.tsv#test"], format="tsv")] == ["two"]
@@ -262,12 +260,13 @@ def test_a_first_pair_is_no_header(write, first):
 
 def test_tables_with_bad_rows_and_unclear_columns(write):
     path = write("a.csv", "en,de,fr\none,eins,un\n")
-    assert message(parallel(path)) == "a.csv:1: name the columns of source and target as text and second (en, de, fr)"
+    reason = "set data.text and data.second to two columns, source and target (of: en, de, fr)"
+    assert message(parallel(path)) == f"a.csv:1: {reason}"
     assert [pair.target for pair in parallel(path, columns=("en", "fr"))] == ["un"]
     path = write("a.tsv", "one\teins\ntwo\n")
-    assert message(parallel(path)) == "a.tsv:2: 1 cells, but column #1 is asked for"
+    assert message(parallel(path)) == "a.tsv:2: the row has 1 cell, so there is no column #1"
     path = write("a.jsonl", '{"en": "a", "de": "b", "fr": "c"}\n')
-    assert message(parallel(path)) == "a.jsonl:1: name the columns of source and target as text and second (en, de, fr)"
+    assert message(parallel(path)) == f"a.jsonl:1: {reason}"
 
 
 def test_a_member_of_an_archive_as_a_table(write, tmp_path):

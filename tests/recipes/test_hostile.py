@@ -183,7 +183,7 @@ def test_many_damaged_recipes_are_read_or_refused(recipe):
         (f"train.steps = {2**63}", "a.toml cannot be read: train.steps has a number of more than 64 bits"),
         ("x = " + "[" * 100 + "]" * 100, "a.toml cannot be read: it is nested too deeply"),
         ("x = " + "[" * DEEP + "]" * DEEP, "a.toml cannot be read: it is nested too deeply"),
-        ("debug = 1", "a.toml: debug is a table of keys, got 1"),
+        ("debug = 1", "a.toml: debug must be a table, got 1"),
     ],
     ids=range(6),
 )

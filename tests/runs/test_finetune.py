@@ -200,7 +200,7 @@ BAD = {  # a good file, rows that cannot be used, and why
             {"tokens": ["a"]},
         )],
         ["the tag 'B-Y' is not among those of training (O, B-X)", "2 words, but 1 tags", "a word is empty",
-         "no column 'tags'"],
+         "the row has no column 'tags'"],
         "jsonl",
     ),
     "answer": (
@@ -216,7 +216,7 @@ BAD = {  # a good file, rows that cannot be used, and why
     "regress": (
         ["text\tscore", "the cat\t1", "a dog\t2.5", "a mat\t3", "the mat\t4"],
         ["the dog\tmany", "\t1", "the cat"],
-        ["the label is not a number but 'many'", "the text is empty", "1 cell where the header has 2"],
+        ["the label must be a number, got 'many'", "the text is empty", "1 cell where the header has 2"],
         "tsv",
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Frozen dataclasses to and from plain dicts: unknown keys and wrong types are errors that name them."""
+"""Convert frozen dataclasses to and from plain dicts; errors name unknown keys and wrong types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def to_toml(config: Any) -> str:
-    """Write a config as TOML: plain keys first, then a table for each nested config. What is None is left out."""
+    """Write a config as TOML: plain keys first, then a table for each nested config. None is left out."""
     return "\n".join(_toml(dataclasses.asdict(config), "")).strip() + "\n"
 
 
@@ -51,7 +51,7 @@ def _toml(values: Mapping[str, Any], path: str) -> list[str]:
 def _toml_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # a JSON number, text or truth value is TOML's too
+    return json.dumps(value, ensure_ascii=False)  # JSON numbers, strings and booleans are valid TOML
 
 
 def override(config: C, changes: Mapping[str, Any], *, where: str = "") -> C:
@@ -81,7 +81,7 @@ def _nested(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
-    """Check `value` against a field's type, converting what plain data cannot say (tuples, nested configs, floats)."""
+    """Check `value` against a field's type, converting what plain data cannot hold (tuples, nested configs, floats)."""
     if isinstance(hint, types.UnionType):
         if value is None and type(None) in hint.__args__:
             return None
@@ -95,7 +95,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
         )
     if typing.get_origin(hint) is dict:
         if not isinstance(value, Mapping):
-            raise UsageError(f"{where} takes a table of keys, got {show(value)}")
+            raise UsageError(f"{where} takes a table, got {show(value)}")
         return dict(value)
     if typing.get_origin(hint) is tuple:
         values = value if isinstance(value, list | tuple) else (value,)  # one is a list of one
@@ -110,4 +110,4 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
 
 
 def _said(hint: type) -> str:
-    return {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, hint.__name__)
+    return {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}.get(hint, hint.__name__)

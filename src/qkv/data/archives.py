@@ -1,6 +1,6 @@
 """Zip archives: `archive.zip!member.txt` is a path, and an archive with a single member needs no name.
 
-A member whose name begins with _ or . is about the others (_about.txt, __MACOSX) and is meant only where it is named.
+Members whose names begin with _ or . (_about.txt, __MACOSX) are ignored unless you name them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ BROKEN = (zipfile.BadZipFile, OSError, RuntimeError, ValueError, ArithmeticError
 
 
 def cut(name: str) -> tuple[str, str | None]:
-    """Cut `a.zip!b` into the stored file `a.zip` and the member `b`; other names have no member."""
+    """Split `a.zip!b` into the file `a.zip` and the member `b`; other names have no member."""
     head, mark, member = name.partition(f"{ENDING}!")
     return (head + ENDING, member) if mark else (name, None)
 
 
 def is_zipped(name: str) -> bool:
-    """Tell whether a path means a member of a zip archive."""
+    """Return whether a path refers to a member of a zip archive."""
     return cut(name)[0].lower().endswith(ENDING)
 
 
 def find_member(name: str) -> tuple[str, str]:
-    """Return the archive and the member that `name` means."""
+    """Return the archive and the member that `name` refers to."""
     archive, wanted = cut(name)
     members = list_members(archive)
     if wanted in members:
@@ -40,12 +40,12 @@ def find_member(name: str) -> tuple[str, str]:
     if wanted is None and len(plain or members) == 1:
         return archive, (plain or members)[0]
     shown = ", ".join(members[:5]) + (", ..." if len(members) > 5 else "")
-    many = f"holds {len(members)} files; name one as {archive}!FILE"
-    raise UsageError(f"{archive} {many if wanted is None else f'has no member {wanted!r}'} (it holds: {shown})")
+    many = f"contains {len(members)} files; choose one with {archive}!FILE"
+    raise UsageError(f"{archive} {many if wanted is None else f'has no member {wanted!r}'} (it contains: {shown})")
 
 
 def open_member(name: str) -> tuple[BinaryIO, str]:
-    """Open what `name` means; return the stream and the member's name."""
+    """Open the member that `name` refers to; return the stream and the name of the member."""
     archive, member = find_member(name)
     try:
         # A member keeps the archive's file open until it is closed itself.

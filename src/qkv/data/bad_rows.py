@@ -1,4 +1,4 @@
-"""What happens to a row that cannot be used: stop with its place and the reason, or count it and go on."""
+"""Rows that cannot be used: stop with the place and the reason, or skip and count them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ POLICIES = ("stop", "skip")
 
 
 class BadRow(QkvError):
-    """One row cannot be used; the sentence is the reason without the place."""
+    """A row cannot be used; the message is the reason without the place."""
 
 
 class BadRows:
-    """How many rows were left out, and why the first of them.
+    """Counts skipped rows and keeps the first reasons.
 
     Attributes:
-        count: rows left out.
-        reasons: "file:line: reason" of the first `keep` rows.
+        count: number of skipped rows.
+        reasons: "file:line: reason" for the first `keep` of them.
     """
 
     def __init__(self, keep: int = 5) -> None:
@@ -43,7 +43,7 @@ class BadRows:
 
 
 def check_policy(bad: str) -> None:
-    """Stop a policy that does not exist."""
+    """Raise for an unknown policy."""
     if bad not in POLICIES:
         raise unknown("policy for bad rows", bad, POLICIES)
 
@@ -54,13 +54,13 @@ def sift(
     bad: str,
     skipped: BadRows | None,
 ) -> Iterator[Example]:
-    """Turn rows into examples; a row that is a `BadRow`, or whose conversion raises one, is refused.
+    """Turn rows into examples; a row that is a `BadRow`, or whose conversion raises one, is bad.
 
     Args:
-        rows: the place ("file:line") and the row, or why it could not be read.
-        convert: place and row to example.
-        bad: stop, or skip.
-        skipped: where skipped rows are counted, if anybody asks.
+        rows: the place ("file:line") and the row, or a `BadRow` if it could not be read.
+        convert: turns a place and a row into an example.
+        bad: "stop" or "skip".
+        skipped: counts skipped rows, if given.
     """
     for where, row in rows:
         try:

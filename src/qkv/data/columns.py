@@ -1,6 +1,6 @@
-"""Which columns of a table hold the text, the second text and the label.
+"""Choose the columns of a table that hold the text, the second text and the label.
 
-As told; else by the names that are usual; else by what stands in them (guess.py).
+You can name them. Otherwise common column names decide, and after them the contents of the columns (guess.py).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ PAIRS = (
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that were chosen.
+    """The chosen columns.
 
     Attributes:
         text: the text, or the first of a pair.
         second: the second text, or None.
         label: the label or the score.
-        header: the first line holds names and is no row.
-        guessed: at least one was told by what stands in it.
+        header: whether the first line holds column names.
+        guessed: whether the contents of a column decided.
     """
 
     text: Column
@@ -72,15 +72,15 @@ def choose_columns(
     header: bool | None,
     usual: Sequence[str] = LABELS,
 ) -> Columns:
-    """Choose columns; None means the first of the usual names that the table has.
+    """Choose columns; None means the first common name that the table has.
 
     Args:
         table: the opened file.
-        text: the text; when None, a usual pair of texts is chosen before a single text.
+        text: the text; None prefers a common pair of texts to a single text.
         second: the second text of a pair.
         label: the label.
-        header: the first line is names; None tells it by the first line itself.
-        usual: the usual names of the label.
+        header: whether the first line holds column names; None detects it.
+        usual: common names of the label column.
     """
     if table.format == "label-first":
         return Columns(text=1, second=None, label=0, header=False)
@@ -94,7 +94,7 @@ def choose_columns(
     wanted = [column for column in (text, second, label) if column is not None]
     found = has_header(table, wanted, (*TEXTS, *usual)) if header is None else header and table.has_cells
     if table.has_cells and not found and any(isinstance(column, str) for column in wanted):
-        raise UsageError(f"{table.start}: columns without a header are told by number, as #0, not {_said(text)}")
+        raise UsageError(f"{table.start}: without a header, give columns by number (#0), not {_said(text)}")
     table.check(wanted)
     return Columns(text, second, label, found)
 
@@ -108,7 +108,7 @@ def _guessed(
     *,
     number: bool,
 ) -> Columns:
-    """Choose what nobody told by what stands in the columns; without a header they are numbers."""
+    """Choose the columns that are not given by their contents; without a header they are numbers."""
     known = [column for column in (text, second, label) if column is not None]
     table.check(known)
     seen = guess_label(table, known, number=number) if label is None else find_seen(table, label)
@@ -124,10 +124,10 @@ def _guessed(
 
 
 def has_header(table: Table, wanted: Sequence[Column], usual: Sequence[str]) -> bool:
-    """Tell whether the first line is names.
+    """Return whether the first line holds column names.
 
-    It is when a column was asked for by name: a name that is not there is an error, not data. When all were asked for
-    by number, it is when every one of those cells is a usual name.
+    It does if you give a column by name: a missing name is an error, not data. If you give all columns by number, it
+    does if each of those cells is a common column name.
     """
     if not table.has_cells:
         return False
@@ -138,17 +138,18 @@ def has_header(table: Table, wanted: Sequence[Column], usual: Sequence[str]) -> 
 
 def _usual_pair(table: Table) -> tuple[str, str] | None:
     known = _by_lower(table)
-    if "text" in known:  # a title beside it is not one of a pair
+    if "text" in known:  # then a title is not the first of a pair
         return None
     return next(((known[first], known[second]) for first, second in PAIRS if first in known and second in known), None)
 
 
 def usual_column(table: Table, names: Sequence[str], what: str) -> str:
-    """Return the first of the usual names, in any case, that the table has."""
+    """Return the first common name that the table has, ignoring case."""
     if (found := _usual(table, names)) is not None:
         return found
     there = ", ".join(shorten(name) for name in table.names)
-    raise UsageError(f"{table.start}: no column has a usual name for the {what}; name one, or a number as #0 ({there})")
+    how = "give its name or its number, such as #0"
+    raise UsageError(f"{table.start}: cannot tell which column holds the {what}; {how} (columns: {there})")
 
 
 def _usual(table: Table, names: Sequence[str]) -> str | None:
@@ -161,7 +162,7 @@ def _by_lower(table: Table) -> dict[str, str]:
 
 
 def as_name(column: Column | None) -> str:
-    """Write a column as recipes do: a name, a number as #0, or nothing."""
+    """Format a column as recipes do: a name, a number such as #0, or nothing."""
     return "" if column is None else f"#{column}" if isinstance(column, int) else column
 
 

@@ -1,4 +1,4 @@
-"""How often words stand near each other: what GloVe learns from (Pennington et al. 2014, sections 3 and 4.2)."""
+"""Co-occurrence counts, the training data of GloVe (Pennington et al. 2014, sections 3 and 4.2)."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from qkv.common.errors import UsageError
 
 Ids = NDArray[np.int64]
 Counts = NDArray[np.float64]
-Sorted = tuple[Ids, Counts]  # the numbers of pairs, rising, and what each counts
+Sorted = tuple[Ids, Counts]  # pair numbers in ascending order, and the count of each
 
-PAIRS = 1 << 23  # counted at a time: some 300 MB
+PAIRS = 1 << 23  # pairs to count at a time, about 300 MB
 
 
 class Cells(NamedTuple):
-    """The cells of the table X that are not 0, one for each pair of words: X is the same both ways.
+    """The nonzero cells of the matrix X, one per pair of words: X is symmetric.
 
     Attributes:
         first: never above `second`. Shape: [cells].
         second: Shape: [cells].
-        counts: Σ 1 / distance over all places where the two are near each other. Shape: [cells].
+        counts: Σ 1 / distance over all occurrences of the two words within a window. Shape: [cells].
     """
 
     first: Ids
@@ -32,28 +32,28 @@ class Cells(NamedTuple):
 
 
 def cooccurrences(pieces: Iterable[ArrayLike], *, window: int, vocab_size: int) -> Cells:
-    """Count over pieces of text, given as word numbers; no pair reaches from one piece into the next.
+    """Count pairs of words in pieces of text, given as word ids; no pair spans two pieces.
 
     Args:
-        pieces: of any lengths, read one after the other.
-        window: the furthest distance that counts.
-        vocab_size: above every word number.
+        pieces: word ids, of any lengths; read one after the other.
+        window: the largest distance that counts.
+        vocab_size: larger than every word id.
     """
     if window < 1:
         raise UsageError(f"window must be at least 1, got {window}")
     parts: list[Sorted] = []
     for words, owner in _blocks(pieces, max(PAIRS // window, 1)):
         parts.append(_count(words, owner, window, vocab_size))
-        # Parts of like size are joined, so that each count is moved only a few times.
+        # Merge parts of similar size, so that each count is moved only a few times.
         while len(parts) > 1 and len(parts[-2][0]) <= 2 * len(parts[-1][0]):
             parts[-2:] = [_join(parts[-2:])]
     pairs, counts = _join(parts)
     first, second = np.divmod(pairs, vocab_size)
-    return Cells(first, second, np.where(first == second, 2 * counts, counts))  # a word beside itself is near twice
+    return Cells(first, second, np.where(first == second, 2 * counts, counts))  # next to itself, a word counts twice
 
 
 def _blocks(pieces: Iterable[ArrayLike], size: int) -> Iterator[tuple[Ids, Ids]]:
-    """Lay pieces behind each other up to a number of words; return them and the piece that each word is of."""
+    """Concatenate pieces up to a number of words; yield the words and the piece that each belongs to."""
     waiting: list[Ids] = []
     held = 0
     for piece in pieces:
@@ -71,7 +71,7 @@ def _owners(pieces: list[Ids]) -> Ids:
 
 
 def _count(words: Ids, owner: Ids, window: int, vocab_size: int) -> Sorted:
-    """Sort all pairs of a block; the distance is the last digit of a pair's number, so that one sort does."""
+    """Sort all pairs of a block; the distance is the last digit of the pair number, so one sort is enough."""
     found = []
     for far in range(1, min(window, len(words) - 1) + 1):
         near = owner[:-far] == owner[far:]
@@ -89,6 +89,6 @@ def _join(parts: list[Sorted]) -> Sorted:
 
 
 def _summed(pairs: Ids, counts: Counts) -> Sorted:
-    """Add the counts of equal pairs up; equal ones stand together."""
+    """Sum the counts of equal pairs, which are adjacent."""
     starts = np.flatnonzero(np.diff(pairs, prepend=-1))
     return pairs[starts], np.add.reduceat(counts, starts) if len(starts) else counts

@@ -1,4 +1,4 @@
-"""Text for language models: a document is a line, a block between blank lines, a whole file, or a row of a table."""
+"""Text for language models: a document is a line, a block between blank lines, a file, or a row of a table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Texts = Iterator[tuple[str, str | BadRow]]
 def documents(
     paths: Paths, *, unit: str = "line", column: str = "", bad: str = "stop", skipped: BadRows | None = None
 ) -> Iterator[Document]:
-    """Read documents; those of a table (told by the ending of its name) are its rows.
+    """Read documents; if the ending of a file name means a table, its rows are the documents.
 
     Args:
         paths: one file, several, or a pattern.
-        unit: line (blank lines are left out), blank (lines up to a blank one), or file, of plain text.
-        column: of a table, the one that holds the text; empty for the first with a usual name.
+        unit: how plain text is divided: line (blank lines are skipped), blank (at blank lines), or file.
+        column: the text column of a table; empty for the first with a common name.
         bad: stop at an empty document, or skip it.
         skipped: counts skipped documents.
     """
@@ -60,7 +60,7 @@ def _by_file(path: str) -> Texts:
 
 
 def _by_row(path: str, column: str) -> Texts:
-    """Give the text column of a table."""
+    """Yield the text column of a table."""
     table = open_table(path)
     text = as_column(column or usual_column(table, TEXTS, "text"))
     for where, cells in table.select([text], header=has_header(table, [text], TEXTS)):

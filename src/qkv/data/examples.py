@@ -1,6 +1,6 @@
-"""What the sources give: one small frozen type per kind of example.
+"""One frozen type for each kind of example.
 
-Every example carries `where`, the "file:line" it came from, so that whoever meets it later can say where to look.
+Every example carries `where`, the "file:line" that it comes from, so that errors can point to it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Classified:
     Attributes:
         text: the text, or the first of the pair.
         second: the other text of the pair, or None.
-        labels: one name; several or none where an example may have any number of classes.
+        labels: one name, or any number of names in multi-label data.
         where: the place in the file.
     """
 
@@ -57,7 +57,7 @@ class Rated:
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """The words of a sentence and one tag for each: IOB2 for names and chunks, plain for parts of speech."""
+    """The words of a sentence and their tags: IOB2 for entities and chunks, plain for parts of speech."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -88,7 +88,7 @@ class LabelledImage:
     """An image and its class.
 
     Attributes:
-        pixels: one channel for grey, three for red, green, blue. Shape: [C, H, W], uint8.
+        pixels: one grey channel, or red, green and blue. Shape: [C, H, W], uint8.
         label: the name of the class.
         where: the place in the file.
     """

@@ -37,7 +37,7 @@ OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def open_binary(path: PathName) -> BinaryIO:
-    """Open a file for reading its bytes, decompressed by the ending of its name."""
+    """Open a file for reading bytes; the ending of its name selects the decompression."""
     name = os.fspath(path)
     raw, inner = open_member(name) if is_zipped(name) and not os.path.isdir(name) else (_open_plain(name), name)
     suffix = Path(inner).suffix.lower()
@@ -52,11 +52,11 @@ def open_binary(path: PathName) -> BinaryIO:
 
 
 def read_lines(path: PathName, limit: int = LINE) -> Iterator[tuple[int, str]]:
-    r"""Give the number, from 1, and the text of each line; a line ends at \n or \r\n and nowhere else.
+    r"""Yield the number (from 1) and the text of each line; only \n and \r\n end a line.
 
     Args:
         path: the file.
-        limit: the most bytes of a line.
+        limit: the maximum size of a line in bytes.
     """
     offset = 0
     name = os.fspath(path)
@@ -76,7 +76,7 @@ def read_lines(path: PathName, limit: int = LINE) -> Iterator[tuple[int, str]]:
 
 
 def bounded_lines(stream: BinaryIO, name: str, limit: int = LINE) -> Iterator[bytes]:
-    """Give the lines of a stream with their ends; stop at one of more than `limit` bytes."""
+    """Yield the lines of a stream with their line ends; raise at a line of more than `limit` bytes."""
     for number in count(1):
         try:
             line = stream.readline(limit + 1)
@@ -101,7 +101,7 @@ def read_text(path: PathName) -> str:
 
 
 def content_name(path: PathName) -> str:
-    """Return the name of what is inside: `a.csv` for `a.csv.gz`, and for a zip that holds only that."""
+    """Return the name without compression: `a.csv` for `a.csv.gz`, or for a zip archive that contains only `a.csv`."""
     name = os.fspath(path)
     inner = find_member(name)[1] if is_zipped(name) else name
     suffix = Path(inner).suffix
@@ -109,7 +109,7 @@ def content_name(path: PathName) -> str:
 
 
 def expand(paths: Paths) -> list[str]:
-    """Return the files that one path, several paths or patterns (`*`, `?`, `[...]`, `**`) mean, patterns sorted.
+    """Expand paths and patterns (`*`, `?`, `[...]`, `**`) to file names; the matches of a pattern are sorted.
 
     A part of a file (`#train`, `#valid`, `#test`) stays at the end of the name.
     """
@@ -117,20 +117,26 @@ def expand(paths: Paths) -> list[str]:
         paths = [paths]
     names = [name for path in paths for name in _matches(os.fspath(path))]
     if not names:
-        raise UsageError("no file was given")
+        raise UsageError("no file is given")
     return names
 
 
+def check_rereadable(path: PathName) -> None:
+    """Raise for a pipe or a device: reading it a second time would wait for ever."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise UsageError(f"{os.fspath(path)} is not a regular file, and it must be read more than once")
+
+
 def stored_file(path: PathName) -> Path:
-    """Return the file or folder that must be there for a path: without the member of an archive, without the part."""
+    """Return the file or folder on disk behind a path, without an archive member or a part."""
     name = os.fspath(path)
     return Path(name if os.path.exists(name) else cut(cut_part(name)[0])[0])
 
 
 def digest_of(path: PathName) -> str:
-    """Return a cheap identity for cache keys: it changes when name, size or time of change do. Nothing is read.
+    """Return a cheap fingerprint for cache keys: it changes with the name, size or modification time. Nothing is read.
 
-    A folder's identity is that of all files in it; a data set of the hub is its name.
+    The fingerprint of a folder covers all files in it; that of a Hub data set covers its name.
     """
     name = os.fspath(path)
     if name.startswith(HUB):
@@ -145,7 +151,7 @@ def digest_of(path: PathName) -> str:
 
 
 class _Guarded(io.RawIOBase):
-    """A compressed stream whose failures are sentences that name the file."""
+    """A compressed stream that reports every failure as an error that names the file."""
 
     def __init__(self, name: str, stream: Any, raw: Any) -> None:
         self._name = name
@@ -178,7 +184,7 @@ def _open_plain(name: str) -> BinaryIO:
     except FileNotFoundError:
         raise UsageError(f"{name} does not exist") from None
     except IsADirectoryError:
-        raise UsageError(f"{name} is a folder, not a file; {os.path.join(name, '*')} means the files in it") from None
+        raise UsageError(f"{name} is a folder, not a file; {os.path.join(name, '*')} matches the files in it") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise QkvError(f"{name} cannot be opened: {getattr(error, 'strerror', None) or error}") from None
 
@@ -187,7 +193,7 @@ def _matches(name: str) -> list[str]:
     whole, part = cut_part(name)
     if part is not None and not os.path.exists(name):
         return [f"{found}#{part}" for found in _matches(whole)]
-    # A file whose name holds brackets is meant itself.
+    # A file whose own name contains brackets is not a pattern.
     if name.startswith(HUB) or not glob.has_magic(name) or os.path.exists(name):
         return [name]
     in_archive = cut(name)[1] is not None

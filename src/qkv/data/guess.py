@@ -1,9 +1,9 @@
-"""Which column holds the text and which the label, told by what stands in them where their names do not tell.
+"""Guess the text and label columns from their contents, where their names do not decide.
 
 review_body                          kind     id
 "It broke after a day, and …"        bad      1041
 "Fits well. My daughter loves it."   good     1042
-one text and another, of many words  few      all different
+free text of many words              few      all different
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from qkv.data.bad_rows import BadRow
 from qkv.data.table_readers import READERS
 from qkv.data.tables import Column, Table, shorten
 
-ROWS = 1000  # that are looked at
-FEW = 100  # different values of a label, at most; each stands in two rows or more
-FREE = 3  # words of a text, on average, where several columns might be one
-SHORT = 4  # words of a label, on average at most
+ROWS = 1000  # rows to inspect
+FEW = 100  # the most different values of a label; each appears in two rows on average
+FREE = 3  # the average number of words that tells a text from other columns of words
+SHORT = 4  # the most words of a label, on average
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What stands in a column.
+    """The contents of a column.
 
     Attributes:
-        name: or the first cell, where there is no header.
+        name: its name, or its first cell if there is no header.
         place: its number.
-        values: those of the first rows that are not empty, as text.
+        values: the first values that are not empty, as text.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Seen:
 
     @property
     def words(self) -> float:
-        """Words of a value, on average."""
+        """The average number of words."""
         return sum(len(value.split()) for value in self.values) / max(len(self.values), 1)
 
     @property
@@ -51,20 +51,20 @@ class Seen:
 
     @property
     def is_label(self) -> bool:
-        """Whether a few short values come again and again."""
+        """Whether a few short values repeat."""
         distinct = len(set(self.values))
         return 2 <= distinct <= min(FEW, len(self.values) / 2) and self.words <= SHORT
 
     @property
     def is_score(self) -> bool:
-        """Whether it holds numbers, other than those of the rows."""
+        """Whether it holds numbers other than row numbers."""
         numbers = [float(value) for value in self.values] if self.is_number else []
         steps = {b - a for a, b in pairwise(numbers)}
         return len(set(numbers)) > 1 and steps != {1.0}
 
 
 def look(table: Table) -> list[Seen]:
-    """Look at the columns of a table; the first line of cells, which may be a header, is left out."""
+    """Inspect the columns of a table; the first line of cells, which may be a header, is skipped."""
     values: list[list[str]] = [[] for _ in table.names]
     for where, row in islice(READERS[table.format](table.path), ROWS + 1):
         if isinstance(row, BadRow) or (table.has_cells and where == table.start):
@@ -77,20 +77,20 @@ def look(table: Table) -> list[Seen]:
 
 
 def find_seen(table: Table, column: Column) -> Seen:
-    """Look at one column."""
+    """Inspect one column."""
     return look(table)[table.names.index(column) if isinstance(column, str) else column]
 
 
 def guess_label(table: Table, taken: Sequence[Column | None], *, number: bool) -> Seen:
-    """Find the one column that can be the label, or the score where a `number` is wanted."""
+    """Find the only column that can be the label, or the score if it must be a `number`."""
     free = _free(table, taken)
     found = [seen for seen in free if (seen.is_score if number else seen.is_label)]
-    sign = "numbers" if number else "a few short values again and again"
-    return _only(table, found, "label", f"holds {sign}")
+    sign = "holds numbers" if number else "repeats a few short values"
+    return _only(table, found, "label", sign)
 
 
 def guess_text(table: Table, taken: Sequence[Column | None]) -> Seen:
-    """Find the one column that can be the text: the only one that holds words, or the only one that holds many."""
+    """Find the only column that can be the text: the only one with words, or the only one with many."""
     found = [seen for seen in _free(table, taken) if seen.values and not seen.is_number]
     if len(found) > 1:
         found = [seen for seen in found if seen.words >= FREE] or found
@@ -98,7 +98,7 @@ def guess_text(table: Table, taken: Sequence[Column | None]) -> Seen:
 
 
 def guess_header(seen: Seen, *, number: bool) -> bool:
-    """Tell whether the first line is names, by the column of the label: a label would come again, a number be one."""
+    """Return whether the first line holds names, by the label column: labels repeat, and scores are numbers."""
     first = seen.name.strip()
     return not _is_number(first) if number else first not in seen.values
 
@@ -111,13 +111,13 @@ def _free(table: Table, taken: Sequence[Column | None]) -> list[Seen]:
 def _only(table: Table, found: list[Seen], what: str, sign: str) -> Seen:
     if len(found) == 1:
         return found[0]
-    how = f"say which with --set data.{what}=NAME, or a number as #0"
+    how = f"choose one with --set data.{what}=NAME, or by number as in data.{what}=#0"
     if found:
         several = " or ".join(f"#{seen.place} {shorten(seen.name)!r}" for seen in found)
-        pair = ", and for a pair of texts data.second=NAME" if what == "text" else ""
-        raise UsageError(f"{table.start}: the {what} may be {several}: {how}{pair}")
+        pair = ", and add data.second=NAME for a pair of texts" if what == "text" else ""
+        raise UsageError(f"{table.start}: the {what} could be {several}; {how}{pair}")
     there = ", ".join(shorten(name) for name in table.names)
-    raise UsageError(f"{table.start}: no column has a usual name for the {what} or {sign}: {how} ({there})")
+    raise UsageError(f"{table.start}: no column has a common name for the {what} or {sign}; {how} (columns: {there})")
 
 
 def _said(cell: Any) -> str:

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub: `hf:NAME[/CONFIG][:SPLIT]`, through the package `datasets`."""
+"""Data sets on the Hugging Face Hub: `hf:NAME[/CONFIG][:SPLIT]`, through the package `datasets`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from qkv.data.optional import need
 
 
 def is_hub(path: object) -> bool:
-    """Tell whether a path means a data set of the hub."""
+    """Return whether a path names a data set on the Hub."""
     return str(path).startswith(HUB)
 
 
 def hub_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give the place ("hf:imdb:train:1") and the columns of each row; numbers of classes become their names."""
+    """Yield the place ("hf:imdb:train:1") and the columns of each row; class numbers become names."""
     name, _, split = path.removeprefix(HUB).partition(":")
     data = _load(path, name, split or "train")
     for number, row in enumerate(data, 1):
@@ -43,7 +43,7 @@ def _load(path: str, name: str, split: str) -> Any:
 
 
 def _named(feature: Any, value: Any) -> Any:
-    """Return the names of classes for their numbers, in lists too; -1 means that the class is not told."""
+    """Replace class numbers by names, in lists too; -1 means that there is no label."""
     if isinstance(value, list):
         inner = getattr(feature, "feature", feature[0] if isinstance(feature, list) else None)
         return [_named(inner, item) for item in value] if inner is not None else value

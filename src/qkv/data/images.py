@@ -1,4 +1,4 @@
-"""Images and their classes: a folder per class, a pair of IDX files (MNIST), an npz file, the hub."""
+"""Images and their classes: one folder per class, a pair of IDX files (MNIST), an npz file, or the Hub."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ ENDINGS = (".png", ".jpg", ".jpeg")
 FORMATS = ("PNG", "JPEG")  # Pillow tells a format by content: without a list, an EPS named .png would run Ghostscript
 GREY = ("1", "L", "LA")  # Pillow's modes with one channel
 TOO_MANY = f"the image has more than {PIXELS:,} pixels, the limit for one image"
-DEEP = ("I", "I;16", "I;16B", "F")  # more than 8 bits: Pillow would cut them off, not scale them
+DEEP = ("I", "I;16", "I;16B", "F")  # more than 8 bits: Pillow clips instead of scaling
 
 
 def images(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -> Iterator[LabelledImage]:
     """Read images.
 
     Args:
-        paths: a folder with a folder of PNG or JPEG files for each class; the image file of an IDX pair, or both; or
-            an npz with `images` and `labels` (or `x` and `y`).
+        paths: a folder that has one folder of PNG or JPEG files per class; the image file of an IDX pair, or both
+            files; or an npz file with `images` and `labels` (or `x` and `y`).
         bad: stop at an image that cannot be read, or skip it.
         skipped: counts skipped images.
     """
@@ -48,14 +48,14 @@ def images(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -
     elif len(names) <= 2:
         rows = idx_rows(names[0], names[1] if len(names) == 2 else _labels_beside(names[0]))
     else:
-        raise UsageError(f"images are a folder, an IDX pair or an npz file, got {len(names)} files")
+        raise UsageError(f"images take a folder, an IDX pair or an npz file, got {len(names)} files")
     return sift(rows, lambda where, row: LabelledImage(row[0], row[1], where), bad, skipped)
 
 
 def _from_folder(folder: str) -> Rows:
     classes = sort_labels(entry.name for entry in os.scandir(folder) if entry.is_dir() and entry.name[0] != ".")
     if not classes:
-        raise UsageError(f"{folder} holds no folders; images lie in a folder for each class")
+        raise UsageError(f"{folder} contains no folders; put the images of each class into a folder of its own")
     image = need("PIL.Image", f"reading the images of {folder}", "pillow")
     for name in classes:
         for file in sorted(Path(folder, name).iterdir()):
@@ -83,16 +83,16 @@ def _converted(opened: Any, label: str) -> tuple[NDArray[np.uint8], str] | BadRo
 
 
 def _unreadable(error: Exception) -> BadRow:
-    """Return why an image is bad; Pillow's decoders raise a dozen kinds of errors, of which the text alone counts."""
+    """Return the reason as a bad row; Pillow's decoders raise a dozen types of errors."""
     return error if isinstance(error, BadRow) else BadRow(f"not an image that can be read: {error}")
 
 
 def _pixels(opened: Any) -> NDArray[np.uint8]:
-    """Return grey images with one channel, all others with three. Shape: [C, H, W]."""
+    """Return one channel for grey images and three for all others. Shape: [C, H, W]."""
     if opened.width * opened.height > PIXELS:
         raise BadRow(TOO_MANY)
     if opened.mode in DEEP:
-        raise ValueError(f"its mode {opened.mode} has more than 8 bits a channel")
+        raise ValueError(f"mode {opened.mode} has more than 8 bits per channel")
     pixels = np.asarray(opened.convert("L" if opened.mode in GREY else "RGB"), dtype=np.uint8)
     return np.array(np.atleast_3d(pixels).transpose(2, 0, 1), order="C")  # a copy: Pillow's own is read-only
 
@@ -104,11 +104,11 @@ def _from_hub(path: str) -> Rows:
         if hasattr(image, "convert") and label is not None:
             yield where, _converted(image, str(label))
         else:
-            yield where, BadRow(f"no image and label (it has: {', '.join(row)})")
+            yield where, BadRow(f"the row has no image or no label (its columns: {', '.join(row)})")
 
 
 def _labels_beside(images: str) -> str:
-    """Return the label file that belongs to an image file by MNIST's way of naming."""
+    """Return the label file of an image file, following the names of MNIST."""
     folder, name = os.path.split(images)
     labels = name.replace("images", "labels").replace("idx3", "idx1")
     if labels == name:

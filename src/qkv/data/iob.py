@@ -1,11 +1,11 @@
-"""Tags of names in a sentence: IOB1 and BIOES become IOB2, and IOB2 becomes spans.
+"""Entity tags: IOB1 and BIOES become IOB2, and IOB2 becomes spans.
 
     words   Ada  Lovelace  met  Mary  in  New    York
-    IOB1    I-P  I-P       O    I-P   O   I-L    I-L      B- only between two names of a kind that touch
-    IOB2    B-P  I-P       O    B-P   O   B-L    I-L      B- at the start of every name
-    BIOES   B-P  E-P       O    S-P   O   B-L    E-L      E- at its end, S- on a name of one word (BILOU: L-, U-)
+    IOB1    I-P  I-P       O    I-P   O   I-L    I-L      B- only between adjacent entities of one type
+    IOB2    B-P  I-P       O    B-P   O   B-L    I-L      B- at the start of every entity
+    BIOES   B-P  E-P       O    S-P   O   B-L    E-L      E- at the end, S- for a single word (BILOU: L-, U-)
 
-Tags without prefixes (parts of speech) are plain: they pass unchanged.
+Tags without prefixes (parts of speech) are plain and stay as they are.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ IOB2 = {"S": "B", "U": "B", "E": "I", "L": "I"}  # the letters of BIOES and BILO
 
 
 def to_iob2(tags: Sequence[str], scheme: str) -> tuple[str, ...]:
-    """Convert the tags of a sentence; one that the scheme does not allow is a `BadRow` that names the word."""
+    """Convert the tags of a sentence; a tag that the scheme does not allow raises a `BadRow` that names the word."""
     if scheme not in SCHEMES:
         raise unknown("scheme", scheme, SCHEMES)
     if scheme == "plain":
         return tuple(tags)
     result = []
-    current: str | None = None  # the name that the next word may carry on
+    current: str | None = None  # the entity that the next word may continue
     for place, tag in enumerate((*tags, "O"), 1):  # the last O closes the sentence
         prefix, name = _parts(tag, scheme, place)
         inside = prefix in ("I", "E") and name == current
         if prefix in ("I", "E") and not inside and scheme != "IOB1":
-            raise BadRow(f"the tag {tag!r} of word {place} carries on nothing, which {scheme} does not allow")
+            raise BadRow(f"the tag {tag!r} of word {place} continues no entity, which {scheme} does not allow")
         if scheme == "BIOES" and current is not None and not inside:
-            raise BadRow(f"the name {current!r} up to word {place - 1} has no end, which BIOES does not allow")
+            raise BadRow(f"the entity {current!r} up to word {place - 1} has no end tag, which BIOES does not allow")
         result.append("O" if name is None else f"{'I' if inside else 'B'}-{name}")
         current = None if prefix in ("E", "S") else name
     return tuple(result[:-1])
 
 
 def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Return the label, the first and the last word of each name in IOB2 tags.
+    """Return the label, the first and the last word of each entity in IOB2 tags.
 
-    A model may write an I- that carries on nothing; it starts a name, as conlleval and seqeval read it.
+    An I- that continues no entity starts one, as in conlleval and seqeval: a model may predict it.
     """
     spans: list[tuple[str, int, int]] = []
     for place, tag in enumerate(tags):
@@ -60,9 +60,9 @@ def spans_of(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
-    """Tell the scheme of many sentences.
+    """Detect the scheme of many sentences.
 
-    One E-, S-, L- or U- means BIOES; one I- that carries on nothing means IOB1, which reads sound IOB2 rightly, too.
+    One E-, S-, L- or U- means BIOES. One I- that continues no entity means IOB1, which also reads valid IOB2 correctly.
     """
     found: set[str] = set()
     for tags in sentences:
@@ -80,13 +80,13 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def check_scheme(scheme: str | None) -> None:
-    """Stop a scheme that does not exist; None means to detect it."""
+    """Raise for an unknown scheme; None means to detect it."""
     if scheme is not None and scheme not in SCHEMES:
         raise unknown("scheme", scheme, SCHEMES)
 
 
 def _parts(tag: str, scheme: str, place: int) -> tuple[str, str | None]:
-    """Return the prefix, BILOU's letters as BIOES', and the name."""
+    """Return the prefix, with BILOU mapped to BIOES, and the entity type."""
     if tag == "O":
         return "O", None
     match = PREFIXED.fullmatch(tag)

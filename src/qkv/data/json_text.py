@@ -1,4 +1,4 @@
-"""JSON from files that anybody may have written."""
+"""JSON from untrusted files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from qkv.data.limits import CONTAINERS
 
 
 class NotJson(BadRow):
-    """A text is not JSON that can be read; the sentence is the reason without the place.
+    """A text cannot be read as JSON; the message is the reason without the place.
 
     Attributes:
-        line: where, from 1.
+        line: the line of the problem, from 1.
     """
 
     def __init__(self, reason: str, line: int = 1) -> None:
@@ -22,7 +22,7 @@ class NotJson(BadRow):
 
 
 def parse(text: str) -> Any:
-    """Parse JSON; refuse what is nested too deeply, or would take far more memory than its text."""
+    """Parse JSON; raise `NotJson` also if it is nested too deeply or needs far more memory than its text."""
     if text.count("{") + text.count("[") > CONTAINERS:
         raise NotJson(f"not JSON that can be read: it contains more than {CONTAINERS:,} objects and arrays")
     try:

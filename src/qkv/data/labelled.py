@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with classes or a number: TSV, CSV, JSONL, Parquet, `label text` lines, the hub."""
+"""Texts or pairs of texts with classes or a score: TSV, CSV, JSONL, Parquet, `label text` lines, the Hub."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def classified(
 
     Args:
         paths: one file, several, or a pattern.
-        text: the column of the text; None looks for a usual name (`find_columns` tells which).
+        text: the column of the text; None looks for a common name (see `find_columns`).
         second: the column of the second text of a pair.
-        label: the column of the label; None looks for a usual name.
-        labels_separator: what lies between several labels; none at all is then allowed, too.
-        format: tsv, csv, jsonl, parquet or label-first, where the name does not tell it.
-        header: whether the first line holds names; None sees for itself.
+        label: the column of the label; None looks for a common name.
+        labels_separator: separates the labels of a row, which may then have any number of them.
+        format: tsv, csv, jsonl, parquet or label-first, if the file name does not tell.
+        header: whether the first line holds column names; None detects it.
         bad: stop at a row that cannot be used, or skip it.
         skipped: counts skipped rows.
     """
@@ -63,7 +63,7 @@ def rated(
     bad: str = "stop",
     skipped: BadRows | None = None,
 ) -> Iterator[Rated]:
-    """Read texts and a number for each. The arguments are those of `classified`."""
+    """Read texts and their scores. The arguments are those of `classified`."""
 
     def convert(where: str, cells: list[Any]) -> Rated:
         first, other = _texts(cells)
@@ -84,14 +84,14 @@ def find_columns(
     header: bool | None = None,
     number: bool = False,
 ) -> Columns:
-    """Tell which columns `classified`, or `rated` when the label is a `number`, chooses. Only the first row is read."""
+    """Return the columns that `classified` chooses, or `rated` if the label is a `number`."""
     usual = SCORES if number else LABELS
     table = open_table(path, format)
     return choose_columns(table, text=text, second=second, label=label, header=header, usual=usual)
 
 
 def sort_labels(labels: Iterable[str]) -> list[str]:
-    """Return the distinct labels in the one order that everybody uses: by number if all are numbers, else by name."""
+    """Return the distinct labels in their canonical order: by number if all are numbers, else by name."""
     distinct = sorted(set(labels))
     return sorted(distinct, key=int) if all(name.isascii() and name.isdigit() for name in distinct) else distinct
 
@@ -130,14 +130,14 @@ def _label(value: Any) -> str:
         return json.dumps(value)
     if value is None or isinstance(value, str):
         raise BadRow("the label is empty")
-    raise BadRow(f"the label is not a name but {show(value, 30)}")
+    raise BadRow(f"the label must be a name, got {show(value, 30)}")
 
 
 def _score(value: Any) -> float:
     try:
         score = float(value)
     except (TypeError, ValueError, OverflowError):  # overflow: an integer of hundreds of digits
-        raise BadRow(f"the label is not a number but {show(value, 30)}") from None
+        raise BadRow(f"the label must be a number, got {show(value, 30)}") from None
     if not math.isfinite(score):
-        raise BadRow(f"the label is not a finite number but {show(value, 30)}")
+        raise BadRow(f"the label must be a finite number, got {show(value, 30)}")
     return score

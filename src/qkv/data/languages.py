@@ -1,4 +1,4 @@
-"""Names of columns that are languages: codes (ISO 639, with a region or a script) and English names."""
+"""Column names that are languages: codes (ISO 639, with a region or a script) and English names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ tl tgl tagalog tr tur turkish uk ukr ukrainian ur urd urdu vi vie vietnamese zh 
 """
 
 KNOWN = frozenset(LANGUAGES.split())
-BESIDE = "(?:text|sentence|source|target|src|tgt)"  # what may stand beside the language: text_en, English sentence
+BESIDE = "(?:text|sentence|source|target|src|tgt)"  # words next to the language: text_en, English sentence
 REGION = r"(?:[-_](?:[a-z]{2}|[a-z]{4}|\d{3}))?"  # pt-BR, eng_Latn, es-419
 SHAPE = re.compile(rf"(?:{BESIDE}[-_ ])?([a-z]+){REGION}(?:[-_ ]{BESIDE})?", re.IGNORECASE)
 
 
 def is_language(name: str) -> bool:
-    """Tell whether a column is named after a language."""
+    """Return whether a column is named after a language."""
     found = SHAPE.fullmatch(name.strip())
     return found is not None and found[1].lower() in KNOWN

@@ -1,4 +1,4 @@
-"""Packages that only some files need."""
+"""Packages that only some files need, imported on demand."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from qkv.common.errors import QkvError
 
 
 def need(module: str, reason: str, install: str) -> Any:
-    """Import `module`, or say what needs it and how it is installed.
+    """Import `module`, or raise an error that says what needs it and how to install it.
 
     Args:
         module: the name to import.
-        reason: what cannot be done without it ("reading a.parquet").
-        install: what to give to `pip install`.
+        reason: what needs it ("reading a.parquet").
+        install: the argument of `pip install`.
     """
     try:
         return importlib.import_module(module)

@@ -1,7 +1,7 @@
 """Sentences and their translations: two files line by line, or two columns of one table.
 
-A path that ends in `#train`, `#valid` or `#test` means the pairs whose source falls into that part by its hash: 1 % of
-the sources for each of valid and test. No source is in two parts, and in valid and test each is there once.
+A path that ends in `#train`, `#valid` or `#test` selects the pairs whose source hashes into that part: valid and test
+get 1 % of the sources each. No source is in two parts, and in valid and test each source appears once.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def parallel(
 ) -> Iterator[Parallel]:
     """Read pairs of sentences.
 
-    Two files must have the same number of lines; that they do not is known, and said, when the shorter one ends.
+    Two files must have the same number of lines; a difference is an error when the shorter one ends.
 
     Args:
-        paths: two text files, source first; or tables, of which a file with tabs in its first line is one.
+        paths: two text files, source first; or tables. A file with a tab in its first line is a table.
         columns: the source and the target column of a table; by default named source and target (or src and tgt), or
             the only two that are named after languages (en and de), or the first two of TSV and CSV, or the only two of
             JSONL.
-        format: tsv, csv, jsonl or parquet, where the names do not tell it.
-        header: whether the first line of a table holds names; None sees for itself.
+        format: tsv, csv, jsonl or parquet, if the file names do not tell.
+        header: whether the first line of a table holds column names; None detects it.
         bad: stop at a pair with an empty side, or skip it.
         skipped: counts skipped pairs.
     """
@@ -52,15 +52,15 @@ def parallel(
     if columns is not None and len(columns) != 2:
         raise UsageError(f"parallel text takes two columns, source and target, got {len(columns)}")
     if format is None and columns is None and not any(find_format(name) for name, _ in names):
-        # A pattern that finds two files does not tell which of them is the source.
+        # If one pattern matches two files, it is not clear which is the source.
         if len(names) == 2 and not isinstance(paths, str | os.PathLike):
             (source, part), (target, same) = names
             if part != same:
-                raise UsageError(f"{source} and {target} are read side by side: name the same part of both")
+                raise UsageError(f"{source} and {target} are read line by line: select the same part of both")
             return _parts([(sift(_lines(source, target), _pair, bad, skipped), f"{source}#{part}", part)])
         if not all(_has_tabs(name) for name, _ in names):
             raise UsageError(
-                f"parallel text is two files, source first, or a table (TSV, CSV, JSONL, Parquet): {paths}"
+                f"parallel text takes two files, source first, or a table (TSV, CSV, JSONL, Parquet), got {paths}"
             )
     return _parts(
         (sift(_rows(_open(name, format), columns, header), _pair, bad, skipped), f"{name}#{part}", part)
@@ -69,12 +69,12 @@ def parallel(
 
 
 def _named(name: str) -> tuple[str, str | None]:
-    """Cut a name into the file and its part; a file whose own name ends in #train is meant itself."""
+    """Split a name into the file and its part; a file whose own name ends in #train has no part."""
     return (name, None) if os.path.exists(name) else cut_part(name)
 
 
 def _parts(sources: Iterable[tuple[Iterator[Parallel], str, str | None]]) -> Iterator[Parallel]:
-    """Give the pairs of each source, or those of its part."""
+    """Yield the pairs of each source, or those of its part."""
     keepers = {part: keeper(part) for part in PARTS}
     found, asked = False, ""
     for pairs, name, part in sources:
@@ -84,11 +84,11 @@ def _parts(sources: Iterable[tuple[Iterator[Parallel], str, str | None]]) -> Ite
                 found = True
                 yield pair
     if asked and not found:
-        raise QkvError(f"{asked} is empty: no source sentence of the file falls into that part")
+        raise QkvError(f"{asked} is empty: no source sentence of the file is in that part")
 
 
 def _has_tabs(name: str) -> bool:
-    """Tell whether a file that is there begins with a line of several cells."""
+    """Return whether a file exists and its first line has several cells."""
     return os.path.isfile(cut(name)[0]) and any("\t" in line for _, line in islice(read_lines(name), 1))
 
 
@@ -110,7 +110,7 @@ def _lines(source: str, target: str) -> Iterator[tuple[str, Any]]:
 
 
 def _unlike(source: str, target: str, short: int, long: int, source_ends: bool) -> str:
-    """Say which lines of two files have no partner."""
+    """Describe which lines of two files have no partner."""
     counts = (short, long) if source_ends else (long, short)
     lines = f"line {long}" if long == short + 1 else f"lines {short + 1} to {long}"
     have = "has" if long == short + 1 else "have"
@@ -136,7 +136,7 @@ def _usual_pair(table: Table) -> list[Column]:
     if len(languages) < 2 and (table.has_cells or len(table.names) == 2):
         return [0, 1]
     there = ", ".join(shorten(name) for name in table.names)
-    raise UsageError(f"{table.start}: name the columns of source and target as text and second ({there})")
+    raise UsageError(f"{table.start}: set data.text and data.second to two columns, source and target (of: {there})")
 
 
 def _pair(where: str, cells: Sequence[Any]) -> Parallel:

@@ -1,7 +1,7 @@
-"""Parquet, row by row, in bounded memory.
+"""Read Parquet row by row in bounded memory.
 
-A dictionary, a run length or a compressor turns a few bytes into any number of them. So each page is measured before
-it is unpacked, dictionaries stay dictionaries until a row is made of them, and each row has a limit.
+Dictionaries, run lengths and compression can turn a few bytes into gigabytes. So the size of each page is checked
+before it is unpacked, large dictionaries are expanded one row at a time, and each row has a limit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from qkv.data.limits import ROW, over
 from qkv.data.optional import need
 from qkv.data.parquet_pages import check_pages
 
-BATCH = 256  # rows that are decoded at a time
-SMALL = 1 << 20  # bytes of a dictionary, at which writers stop one; a batch of values from it cannot be large
+BATCH = 256  # rows to decode at a time
+SMALL = 1 << 20  # bytes in a dictionary; writers stop at this size, and a batch of its values stays small
 
 
 def parquet_rows(path: str) -> Iterator[tuple[str, dict[str, Any] | BadRow]]:
-    """Give the place and the columns of each row, or why the row cannot be read."""
+    """Yield the place and the columns of each row, or the reason why the row cannot be read."""
     arrow, parquet, _ = (need(f"pyarrow{part}", f"reading {path}", "pyarrow") for part in ("", ".parquet", ".compute"))
     if not os.path.isfile(path):
         raise UsageError(f"{path} {'is not a regular file' if os.path.exists(path) else 'does not exist'}")
@@ -36,12 +36,12 @@ def parquet_rows(path: str) -> Iterator[tuple[str, dict[str, Any] | BadRow]]:
                     yield f"{path}:{number}", row
     except QkvError:
         raise
-    except Exception as error:  # pyarrow has a dozen kinds, and more come from converting values
+    except Exception as error:  # pyarrow raises a dozen types, and converting values raises more
         raise QkvError(f"{path} is not a Parquet file, or is damaged: {error}") from None
 
 
 def _rows(batch: Any, arrow: Any) -> Iterator[dict[str, Any] | BadRow]:
-    """Convert a batch at once where it is small, else row by row."""
+    """Convert a small batch at once, a large one row by row."""
     if _size(batch, arrow) <= ROW:
         yield from batch.to_pylist()
         return
@@ -55,7 +55,7 @@ def _size(batch: Any, arrow: Any) -> int:
 
 
 def _unpacked(array: Any, arrow: Any) -> int:
-    """Return the bytes of an array with the values of dictionaries in their places."""
+    """Return the size of an array in bytes after dictionaries are expanded."""
     types = arrow.types
     if types.is_dictionary(array.type) and not types.is_primitive(array.type.value_type):
         lengths = arrow.compute.binary_length(array.dictionary).cast("int64")

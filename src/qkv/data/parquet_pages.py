@@ -1,7 +1,7 @@
-"""The headers of the pages of a Parquet file, read before the pages themselves.
+"""Check the page headers of a Parquet file before its pages are unpacked.
 
-A header is a Thrift struct in the compact protocol. Of its fields only four matter here: the kind of page (1), its size
-unpacked (2) and packed (3), and the number of values (field 1 of 5 or 8).
+A page header is a Thrift struct in the compact protocol. Four fields matter here: the type of the page (1), its size
+unpacked (2) and stored (3), and the number of values (field 1 of 5 or 8).
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from typing import Any, BinaryIO
 from qkv.common.errors import QkvError
 from qkv.data.limits import PAGE, VALUES
 
-DICTIONARY = 2  # the kind of a page
-DATA = (5, 8)  # the headers of the data pages of version 1 and 2
-DEEPEST = 16  # structs within structs
-RATIO = 100  # text packs to a tenth; what packs to less than a hundredth is no data
+DICTIONARY = 2  # a page type
+DATA = (5, 8)  # the fields with the headers of data pages, version 1 and 2
+DEEPEST = 16  # nested structs
+RATIO = 100  # text compresses by a factor of 3 to 10
 
 
 def check_pages(path: str, metadata: Any, small: int) -> list[str]:
-    """Refuse a file with a page that unpacks to too much; return the columns to read as dictionaries.
+    """Raise if a page unpacks to too much; return the columns to read as dictionaries.
 
     Args:
         path: the file.
-        metadata: what pyarrow read at the end of it.
-        small: the most bytes of a dictionary that need no care, unless one row can hold many of its values.
+        metadata: the metadata that pyarrow read from the file.
+        small: the size of a dictionary that is safe to expand for a batch of rows. In a column of lists none is,
+            because a row can hold any number of its values.
     """
     packed = set()
     with open(path, "rb") as stream:
@@ -38,7 +39,7 @@ def check_pages(path: str, metadata: Any, small: int) -> list[str]:
 
 
 def _check_chunk(stream: BinaryIO, where: str, chunk: Any, nested: bool) -> int:
-    """Return the size of the dictionary of a column chunk, unpacked."""
+    """Return the unpacked size of the dictionary of a column chunk."""
     start = chunk.data_page_offset
     if chunk.dictionary_page_offset:
         start = min(start, chunk.dictionary_page_offset)
@@ -73,7 +74,7 @@ def _struct(stream: BinaryIO, depth: int = 0) -> dict[int, Any]:
 
 
 def _value(stream: BinaryIO, kind: int, depth: int) -> Any:
-    if kind in (1, 2):  # true and false are their own values
+    if kind in (1, 2):  # the type of a boolean is its value
         return kind == 1
     if kind == 3:
         return _byte(stream)
@@ -83,7 +84,7 @@ def _value(stream: BinaryIO, kind: int, depth: int) -> Any:
         return stream.seek(8 if kind == 7 else _unsigned(stream), 1)
     if kind == 12:
         return _struct(stream, depth + 1)
-    raise ValueError(f"a page header has a field of kind {kind}")  # no field is a list, a set or a map
+    raise ValueError(f"a page header has a field of kind {kind}")  # page headers have no lists, sets or maps
 
 
 def _signed(stream: BinaryIO) -> int:

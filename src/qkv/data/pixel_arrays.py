@@ -1,6 +1,6 @@
-"""Images stored as arrays: IDX (the files of MNIST) and npz. Images are read one at a time, labels at once.
+"""Images stored as arrays: IDX (the files of MNIST) and npz. Images are read one at a time, labels all at once.
 
-Arrays can be written to, as torch wants them. IDX is big-endian: two zero bytes, the type (8: unsigned byte), the
+Arrays are writable, as torch requires. IDX is big-endian: two zero bytes, the type (8: unsigned byte), the
 number of dimensions, their sizes, the data.
 """
 
@@ -28,7 +28,7 @@ KEYS = (("images", "labels"), ("x", "y"))
 
 
 def idx_rows(images: str, labels: str) -> Pixels:
-    """Give the place, the pixels and the label of each image of an IDX pair."""
+    """Yield the place, the pixels and the label of each image of an IDX pair."""
     with open_binary(labels) as stream:
         (count,) = _idx_header(stream, labels, 1)
         if count > LABELS:
@@ -37,7 +37,7 @@ def idx_rows(images: str, labels: str) -> Pixels:
     with open_binary(images) as stream:
         total, height, width = _idx_header(stream, images, 3)
         if total != count:
-            raise QkvError(f"{images} has {total} images, {labels} has {count} labels; a pair has as many")
+            raise QkvError(f"{images} has {total} images, {labels} has {count} labels; the numbers must be equal")
         _check_pixels(images, height, width)
         for number, label in enumerate(classes, 1):
             pixels = np.frombuffer(bytearray(_exactly(stream, height * width, images)), np.uint8)
@@ -45,12 +45,12 @@ def idx_rows(images: str, labels: str) -> Pixels:
 
 
 def npz_rows(path: str) -> Pixels:
-    """Give the place, the pixels and the label of each image of an npz file. Nothing is ever unpickled."""
+    """Yield the place, the pixels and the label of each image of an npz file. Nothing is unpickled."""
     members = list_members(path)
     keys = next((pair for pair in KEYS if {f"{key}.npy" for key in pair} <= set(members)), None)
     if keys is None:
         there = ", ".join(member.removesuffix(".npy") for member in members)
-        raise QkvError(f"{path} needs the arrays images and labels, or x and y (it holds: {there})")
+        raise QkvError(f"{path} must contain the arrays images and labels, or x and y (it contains: {there})")
     try:
         with zipfile.ZipFile(path) as archive:
             with archive.open(f"{keys[1]}.npy") as stream:
@@ -78,7 +78,7 @@ def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
 
 
 def _check_pixels(path: str, *sizes: int) -> None:
-    """Refuse images that are too large to hold one of them."""
+    """Raise if one image is too large for memory."""
     if math.prod(sizes) > 3 * PIXELS:  # a channel for each colour
         shape = " x ".join(map(str, sizes))
         raise QkvError(f"{path}: an image of {shape} has more than {PIXELS:,} pixels, the limit for one image")
@@ -92,7 +92,7 @@ def _npy_images(stream: IO[bytes], path: str, count: int) -> Iterator[NDArray[np
             f"{path}: images are {dtype} {list(shape)} in {order} order, not uint8 [N, H, W] or [N, H, W, C]"
         )
     if shape[0] != count:
-        raise QkvError(f"{path} has {shape[0]} images and {count} labels; there must be as many")
+        raise QkvError(f"{path} has {shape[0]} images and {count} labels; the numbers must be equal")
     _check_pixels(path, *shape[1:])
     for _ in range(count):
         pixels = np.frombuffer(bytearray(_exactly(stream, math.prod(shape[1:]), path)), np.uint8)
@@ -100,7 +100,7 @@ def _npy_images(stream: IO[bytes], path: str, count: int) -> Iterator[NDArray[np
 
 
 def _channels_first(pixels: NDArray[np.uint8], path: str) -> NDArray[np.uint8]:
-    """Return the axes as [C, H, W]; the channels are the axis of size 1 or 3, last or first."""
+    """Return an image as [C, H, W]; its channels are the last or the first axis, of size 1 or 3."""
     if pixels.ndim == 2:
         return pixels[None]
     last, first = pixels.shape[-1] in (1, 3), pixels.shape[0] in (1, 3)
@@ -119,5 +119,5 @@ def _idx_header(stream: Any, path: str, dims: int) -> tuple[int, ...]:
 def _exactly(stream: Any, size: int, path: str) -> bytes:
     data: bytes = stream.read(size)
     if len(data) != size:
-        raise QkvError(f"{path} ends too early: {size} bytes are needed, {len(data)} are left")
+        raise QkvError(f"{path} is truncated: {size} bytes are needed, {len(data)} are left")
     return data

@@ -1,4 +1,4 @@
-"""Questions about a text: the JSON of SQuAD 1.1 and 2.0, or a row for each in JSONL, Parquet and the hub."""
+"""Questions about a text: SQuAD 1.1 and 2.0 JSON, or one row per question in JSONL, Parquet and Hub data sets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Rows = Iterator[tuple[str, dict[str, Any] | BadRow]]
 
 
 def questions(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -> Iterator[Question]:
-    """Read questions; a file is read whole, as JSON has to be.
+    """Read questions; a SQuAD file is held in memory.
 
-    An answer that is not where it says is looked for: it is moved if it occurs once, else the question is bad.
+    If an answer is not at its position, the context is searched for it: one match is used, none or several make the
+    question bad.
 
     Args:
         paths: one file, several, or a pattern.
@@ -36,7 +37,7 @@ def _has_rows(path: str) -> bool:
 
 
 def _from_file(path: str) -> Rows:
-    """Give each question with the context of its paragraph. Its place is the file and its id, as JSON has no lines."""
+    """Yield each question with the context of its paragraph. Its place is the file and its id."""
     try:
         content = parse(read_text(path))
     except NotJson as error:
@@ -48,19 +49,19 @@ def _from_file(path: str) -> Rows:
 
 
 def _asked(path: str, place: str, paragraph: Any) -> Rows:
-    """Give the questions of a paragraph."""
+    """Yield the questions of a paragraph."""
     if not isinstance(paragraph, dict) or not isinstance(paragraph.get("qas"), list):
-        yield place, BadRow("no list 'qas'; SQuAD files are data > paragraphs > qas")
+        yield place, BadRow("there is no list 'qas'; SQuAD files nest data > paragraphs > qas")
         return
     for asked in paragraph["qas"]:
         if isinstance(asked, dict):
             yield f"{path}:{asked.get('id', '?')}", {"context": paragraph.get("context"), **asked}
         else:
-            yield place, BadRow(f"a question is not an object but {show(asked, 30)}")
+            yield place, BadRow(f"a question must be an object, got {show(asked, 30)}")
 
 
 def _from_rows(path: str) -> Rows:
-    """Give the rows of a table; an id may be missing, and answers may be two lists, of texts and of starts."""
+    """Yield the rows of a table; the id is optional, and answers may be two lists, of texts and of starts."""
     for where, row in READERS[table_format(path)](path):
         yield where, row if isinstance(row, BadRow) else {"id": where, **row, "answers": _pairs(row.get("answers"))}
 
@@ -77,7 +78,7 @@ def _pairs(answers: Any) -> Any:
 def _list(value: Any, key: str, place: str) -> list[Any]:
     found = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, list):
-        raise QkvError(f"{place}: no list {key!r}; SQuAD files are data > paragraphs > qas")
+        raise QkvError(f"{place}: there is no list {key!r}; SQuAD files nest data > paragraphs > qas")
     return found
 
 
@@ -95,12 +96,12 @@ def _question(where: str, row: Mapping[str, Any]) -> Question:
 
 def _answers(value: Any, context: str) -> tuple[Answer, ...]:
     if not isinstance(value, list) or not all(isinstance(answer, dict) for answer in value):
-        raise BadRow("no list of answers")
+        raise BadRow("there is no list of answers")
     return tuple(_placed(answer.get("text"), answer.get("answer_start"), context) for answer in value)
 
 
 def _placed(text: Any, start: Any, context: str) -> Answer:
-    """Return the answer at its true place."""
+    """Return the answer with its actual position."""
     text = text_of(text, "answer")
     if isinstance(start, int) and start >= 0 and context.startswith(text, start):
         return Answer(text, start)
@@ -108,5 +109,5 @@ def _placed(text: Any, start: Any, context: str) -> Answer:
     if found < 0:
         raise BadRow(f"the answer {shorten(text)!r} is not in the context")
     if context.find(text, found + 1) >= 0:
-        raise BadRow(f"the answer {shorten(text)!r} is not at {start}, and occurs more than once")
+        raise BadRow(f"the answer {shorten(text)!r} is not at {start} and occurs more than once")
     return Answer(text, found)

@@ -1,15 +1,16 @@
-"""A text cut into sentences, with nothing lost: sentences and the spaces between them are the text again.
+"""Split a text into sentences without loss: the sentences and the spaces between them add up to the text.
 
-A sentence ends at . ! ? … and their kin, with the quotes and brackets that close there, before a space; the full stops
-of Chinese and Japanese need no space. A line break always ends one. A full stop ends none after an initial, a usual
-abbreviation or a day's number, and no mark ends one before a small letter: better a sentence too long than a half.
+A sentence ends at . ! ? … and similar marks, with closing quotes and brackets, before a space; Chinese and Japanese
+full stops need no space. A line break always ends a sentence. A full stop does not after an initial, a common
+abbreviation or the number of a day, and no mark does before a lower-case letter: a long sentence does less harm than
+half a sentence.
 """
 
 from __future__ import annotations
 
 import re
 
-# Of English, German, French, Spanish and Italian: those that a capital letter often follows, and that are no words.
+# English, German, French, Spanish and Italian abbreviations that often precede a capital and are not words themselves.
 _SHORT = (
     "mr mrs dr prof rev hon sr jr st col capt lt sgt cmdr adm gov sen messrs mme mlle "
     "vs etc cf approx dept figs vol vols pp eds jan feb apr aug sept oct nov dec inc ltd corp bros blvd "
@@ -23,8 +24,8 @@ FULL_WIDTH = "。！？｡"  # noqa: RUF001
 CLOSING = "\"'”’»›)\\]}」』】）"  # noqa: RUF001
 
 _END = re.compile(
-    rf"(?<![{MARKS}])(?P<spaced>[{MARKS}]++[{CLOSING}]*+)(?=[^\S\r\n])"  # a mark, what closes, and a space
-    rf"|[{FULL_WIDTH}]++[{CLOSING}]*+"  # full width marks stand without spaces
+    rf"(?<![{MARKS}])(?P<spaced>[{MARKS}]++[{CLOSING}]*+)(?=[^\S\r\n])"  # a mark, closing quotes or brackets, a space
+    rf"|[{FULL_WIDTH}]++[{CLOSING}]*+"  # full-width marks need no space
     r"|(?=[\r\n])"  # a line break
 )
 _LAST_WORD = re.compile(r"[^\W_](?:[\w.'-]*[^\W_])?\Z")
@@ -32,7 +33,7 @@ _SPACE = re.compile(r"\s*")
 
 
 def split_sentences(text: str) -> list[tuple[str, str]]:
-    """Return each sentence and the white space after it; a text that begins with white space begins with ("", space).
+    """Return each sentence and the white space after it; leading white space comes first as ("", space).
 
     `"".join(sentence + space for sentence, space in split_sentences(text)) == text`, whatever the text.
     """
@@ -54,7 +55,7 @@ def split_sentences(text: str) -> list[tuple[str, str]]:
 
 
 def _ends(text: str, start: int, end: re.Match[str]) -> bool:
-    """Tell whether a sentence that began at `start` ends at a mark."""
+    """Return whether a sentence that begins at `start` ends at a mark."""
     if end["spaced"] is None:
         return True
     after = _space_after(text, end.end())

@@ -1,4 +1,4 @@
-"""Holding examples out by their content, so that a split never depends on order, files or machines."""
+"""Hold out examples by content, so that a split does not depend on order, files or machines."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from collections.abc import Callable, Iterable
 from qkv.common.errors import UsageError
 
 PARTS = ("train", "valid", "test")
-SHARE = 0.01  # of the source sentences, for each of valid and test
+SHARE = 0.01  # fraction of the source sentences in each of valid and test
 
 
 def held_out(key: str, share: float, seed: int) -> bool:
-    """Tell whether an example belongs to the held-out part.
+    """Return whether an example is held out.
 
     Args:
-        key: what names the example. Examples with the same key stay together: the source sentence of a pair with
-            several translations, the context of several questions.
-        share: the part that is held out, 0 to 1. A larger share holds out a superset.
-        seed: another seed is another split.
+        key: identifies the example. Examples with the same key stay together: pairs with the same source sentence,
+            questions about the same context.
+        share: the fraction to hold out, 0 to 1. A larger share holds out a superset.
+        seed: a different seed gives a different split.
     """
     if not 0 <= share <= 1:
-        raise UsageError(f"a share is a number from 0 to 1, got {share}")
+        raise UsageError(f"the share must be from 0 to 1, got {share}")
     return _draw(key, seed) < share * 2**64
 
 
 def stratified(examples: Iterable[tuple[str, str]], share: float, seed: int) -> set[int]:
-    """Return the numbers of the examples to hold out: the same share of each class, at least one of it and never all.
+    """Return the indices of the examples to hold out: the same share of each class, at least one and never all.
 
     Args:
         examples: key and class of each. Examples with the same key stay together, in the class of the first.
-        share: the part that is held out, 0 to 1; 0 holds out nothing.
-        seed: another seed is another split.
+        share: the fraction to hold out, 0 to 1; 0 holds out nothing.
+        seed: a different seed gives a different split.
     """
     places: dict[int, list[int]] = {}
     classes: dict[str, list[int]] = {}
@@ -49,20 +49,20 @@ def stratified(examples: Iterable[tuple[str, str]], share: float, seed: int) -> 
 
 
 def _draw(key: str, seed: int) -> int:
-    """Turn a key into a number below 2 ** 64, the same everywhere."""
+    """Hash a key to a number below 2 ** 64, the same on every machine."""
     return int.from_bytes(
         hashlib.blake2b(f"{seed}\0{key}".encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
     )
 
 
 def cut_part(path: str) -> tuple[str, str | None]:
-    """Cut `pairs.tsv#valid` into the path and the part of it that is meant; other paths mean all of the file."""
+    """Split `pairs.tsv#valid` into the path and the part; without a part, a path means the whole file."""
     head, _, part = path.rpartition("#")
     return (head, part) if head and part in PARTS else (path, None)
 
 
 def part_of(source: str) -> str:
-    """Return the part that a source sentence belongs to, by its words alone."""
+    """Return the part of a source sentence, which depends only on its words."""
     key = sentence_key(source)
     if held_out(key, SHARE, 0):
         return "test"
@@ -70,7 +70,7 @@ def part_of(source: str) -> str:
 
 
 def sentence_key(source: str) -> str:
-    """Return what sentences have in common that differ in case, spaces, accents' coding and final marks alone."""
+    """Return a key that ignores case, spaces, Unicode composition and final punctuation."""
     folded = " ".join(unicodedata.normalize("NFKC", source).casefold().split())
     end = len(folded)
     while end and not folded[end - 1].isalnum():
@@ -79,7 +79,7 @@ def sentence_key(source: str) -> str:
 
 
 def keeper(part: str) -> Callable[[str], bool]:
-    """Return what tells whether a pair with this source is kept; of valid and test only the first of each source is."""
+    """Return a filter for the source sentences of a part; valid and test keep the first pair of each source."""
     seen: set[str] = set()
 
     def keep(source: str) -> bool:

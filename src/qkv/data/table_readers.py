@@ -1,7 +1,7 @@
-"""One reader for each format of table: a path to places and rows.
+"""One reader per table format: each turns a path into places and rows.
 
-A row is a list of cells (TSV, CSV, label-first) or a record (JSONL, Parquet, hub). What cannot be read is given as a
-`BadRow`, so that whoever asked can go on with the next one.
+A row is a list of cells (TSV, CSV, label-first) or a record (JSONL, Parquet, Hub). A row that cannot be read becomes a
+`BadRow`, so that the caller can continue with the next one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ LONGEST = 1 << 24  # characters of one CSV cell; a quote that is never closed en
 
 
 def read_tsv(path: str) -> Rows:
-    """Cut lines at tabs; empty lines are no rows."""
+    """Split lines at tabs; skip empty lines."""
     for number, line in read_lines(path, ROW):
         if line:
             yield f"{path}:{number}", line.split("\t")
 
 
 def read_label_first(path: str) -> Rows:
-    """Cut lines at their first blank: a label and a text."""
+    """Split lines at the first space into a label and a text."""
     for number, line in read_lines(path, ROW):
         if line:
             yield f"{path}:{number}", line.split(None, 1)
@@ -52,7 +52,7 @@ def read_csv(path: str) -> Rows:
 
 
 def read_jsonl(path: str) -> Rows:
-    """Read one JSON object a line; a nested `translation` gives its languages as columns."""
+    """Read one JSON object per line; the languages in a nested `translation` become columns."""
     for number, line in read_lines(path, ROW):
         if line.strip():
             yield f"{path}:{number}", _record(line)
@@ -64,7 +64,7 @@ def read_parquet(path: str) -> Rows:
 
 
 def read_hub(path: str) -> Rows:
-    """Read the rows of a data set of the hub."""
+    """Read the rows of a data set on the Hugging Face Hub."""
     return ((where, _flat(row)) for where, row in hub_rows(path))
 
 
@@ -84,7 +84,7 @@ def _record(line: str) -> dict[str, Any] | BadRow:
         value = parse(line)
     except NotJson as error:
         return error
-    return _flat(value) if isinstance(value, dict) else BadRow("not a JSON object; one object a line is read")
+    return _flat(value) if isinstance(value, dict) else BadRow("not a JSON object; every line must be one object")
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,10 @@
-"""Rows and columns out of TSV, CSV, JSONL, Parquet and the hub, one row at a time.
+"""Rows and columns of TSV, CSV, JSONL, Parquet and Hub data sets, one row at a time.
 
-A column is a name or a number from 0, also written "#0". TSV has no quoting: a cell is what lies between two tabs.
+A column is a name or a number from 0, also written "#0". TSV has no quoting: a cell is everything between two tabs.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 from qkv.common.errors import QkvError, UsageError, show, unknown
 from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
-from qkv.data.files import PathName, content_name
+from qkv.data.files import PathName, check_rereadable, content_name
 from qkv.data.hub import is_hub
 from qkv.data.table_readers import LISTS, READERS
 
@@ -39,7 +38,7 @@ class Table:
     Attributes:
         path: the file.
         format: one of `READERS`.
-        names: the keys of the first row; for TSV and CSV the cells of the first line, which may be a header.
+        names: the keys of the first row; for TSV and CSV, the cells of the first line, which may be a header.
         start: the place of the first row.
     """
 
@@ -50,23 +49,24 @@ class Table:
 
     @property
     def has_cells(self) -> bool:
-        """Whether rows are lists of cells, so that the first may be a header; other rows carry their own names."""
+        """Whether rows are lists of cells, so that the first may be a header; other rows name their columns."""
         return self.format in LISTS
 
     def check(self, columns: Sequence[Column]) -> None:
-        """Stop at a column that the first row does not have; rows of JSONL may differ, so each is asked itself."""
+        """Raise for a column that the first row does not have; JSONL rows may differ, so each is checked by itself."""
         for column in columns:
             if isinstance(column, int) and not -len(self.names) <= column < len(self.names):
-                raise UsageError(f"{self.start}: no column #{column}, there are {len(self.names)} (from #0)")
+                last = len(self.names) - 1
+                raise UsageError(f"{self.start}: there is no column #{column}; the columns are #0 to #{last}")
             if isinstance(column, str) and self.format != "jsonl" and column not in self.names:
                 raise unknown(f"column of {self.start}", column, [shorten(name) for name in self.names])
 
     def select(self, columns: Sequence[Column], *, header: bool) -> Iterator[tuple[str, list[Any] | BadRow]]:
-        """Give the place and these cells of each row, or why the row cannot be read.
+        """Yield the place and the selected cells of each row, or the reason why the row cannot be read.
 
         Args:
-            columns: which, in the order they are wanted.
-            header: the first line is names and not a row. Then every line must have as many cells.
+            columns: the columns to select, in this order.
+            header: whether the first line holds names; every row must then have as many cells.
         """
         self.check(columns)
         keys: list[Any] = [self._key(column) for column in columns]
@@ -76,18 +76,17 @@ class Table:
                 yield where, row if isinstance(row, BadRow) else _cells(row, keys, width)
 
     def _key(self, column: Column) -> Column:
-        """Return what finds a column in a row: a number in a list, a name in a record."""
+        """Return the index of a column in a list, or its key in a record."""
         if self.has_cells:
             return column if isinstance(column, int) else self.names.index(column)
         return self.names[column] if isinstance(column, int) else column
 
 
 def open_table(path: PathName, format: str | None = None) -> Table:
-    """Look at the first row of a file; the format is told by the ending of its name where it is not given."""
+    """Open a table and read its first row; without `format`, the ending of the file name decides."""
     name = str(path)
     kind = table_format(name, format)
-    if kind != "hub" and os.path.exists(name) and not os.path.isfile(name):
-        raise UsageError(f"{name} is not a regular file; a table is read more than once")
+    check_rereadable(name)
     problem = "contains no rows"
     for where, row in READERS[kind](name):
         if not isinstance(row, BadRow):
@@ -102,12 +101,12 @@ def table_format(path: str, format: str | None = None) -> str:
         raise unknown("format", format, READERS)
     kind = format or find_format(path)
     if kind is None:
-        raise UsageError(f"{path}: the name does not tell the format; give format= one of {', '.join(READERS)}")
+        raise UsageError(f"{path}: cannot tell the format from the name; set format to one of {', '.join(READERS)}")
     return kind
 
 
 def find_format(path: str) -> str | None:
-    """Return the format that the ending of a name tells, or None."""
+    """Return the format for the ending of a name, or None."""
     return "hub" if is_hub(path) else ENDINGS.get(Path(content_name(path)).suffix.lower())
 
 
@@ -117,28 +116,28 @@ def as_column(column: Column) -> Column:
 
 
 def text_of(value: Any, what: str) -> str:
-    """Return a cell that must be a text with something in it."""
+    """Return the text of a cell, which must not be empty."""
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         raise BadRow(f"the {what} is empty")
     if not isinstance(value, str):
-        raise BadRow(f"the {what} is not a text but {show(value, 30)}")
+        raise BadRow(f"the {what} must be a string, got {show(value, 30)}")
     if not is_well_formed(value):
         raise BadRow(f"the {what} contains a lone surrogate, which is not a character")
     return value
 
 
 def shorten(text: str, length: int = 30) -> str:
-    """Return a text that fits into a message."""
+    """Shorten a text for a message."""
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _cells(row: Any, keys: Sequence[Any], width: int | None) -> list[Any] | BadRow:
+    cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
     if width is not None and len(row) != width:
-        cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
         return BadRow(f"{cells} where the header has {width}")
     try:
         return [row[key] for key in keys]
     except IndexError:
-        return BadRow(f"{len(row)} cells, but column #{max(keys)} is asked for")
+        return BadRow(f"the row has {cells}, so there is no column #{max(keys)}")
     except KeyError as error:
-        return BadRow(f"no column {error} (it has: {', '.join(map(shorten, row))})")
+        return BadRow(f"the row has no column {error} (its columns: {', '.join(map(shorten, row))})")

@@ -1,12 +1,11 @@
 """Sentences with a tag for each word.
 
-CoNLL columns, one word a line and a blank line after each sentence; or rows with two lists, of words and of tags, in
-JSONL, Parquet and data sets of the hub.
+Files have CoNLL columns, one word per line and a blank line after each sentence; or they are JSONL, Parquet and Hub
+data sets whose rows have two lists, words and tags.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.columns import usual_column
 from qkv.data.examples import Tagged
-from qkv.data.files import Paths, expand, read_lines
+from qkv.data.files import Paths, check_rereadable, expand, read_lines
 from qkv.data.iob import check_scheme, detect_scheme, to_iob2
 from qkv.data.tables import Column, find_format, open_table
 
@@ -34,13 +33,13 @@ def tagged(
     bad: str = "stop",
     skipped: BadRows | None = None,
 ) -> Iterator[Tagged]:
-    """Read tagged sentences; the tags of names come out as IOB2.
+    """Read tagged sentences; entity tags are converted to IOB2.
 
     Args:
-        paths: one file, several, or a pattern. Columns lie between tabs or blanks; `-DOCSTART-` lines are left out.
-        word: the column of the word, from 0; a name where rows hold lists.
-        tag: the column of the tag; -1 is the last.
-        scheme: IOB1, IOB2, BIOES or plain; None reads each file once more to see.
+        paths: one file, several, or a pattern. Tabs or spaces separate columns; `-DOCSTART-` lines are skipped.
+        word: the column of the words, from 0; a name if rows hold lists.
+        tag: the column of the tags; -1 is the last.
+        scheme: IOB1, IOB2, BIOES or plain; None detects it, which reads each file twice.
         bad: stop at a sentence that cannot be used, or skip it.
         skipped: counts skipped sentences.
     """
@@ -53,8 +52,8 @@ def _read(
     paths: list[str], word: Column, tag: Column, scheme: str | None, bad: str, skipped: BadRows | None
 ) -> Iterator[Tagged]:
     for path in paths:
-        if scheme is None and os.path.exists(path) and not os.path.isfile(path):
-            raise UsageError(f"{path} is not a regular file; give the scheme, or it is read twice")
+        if scheme is None:
+            check_rereadable(path)
         rows = _from_table if find_format(path) in ("jsonl", "parquet", "hub") else _from_file
         used = scheme or detect_scheme(row[1] for _, row in rows(path, word, tag) if not isinstance(row, BadRow))
 
@@ -75,7 +74,7 @@ def _from_file(path: str, word: Column, tag: Column) -> Rows:
 
 
 def _blocks(path: str) -> Iterator[list[tuple[int, str]]]:
-    """Give the numbered lines of each sentence."""
+    """Yield the numbered lines of each sentence."""
     block: list[tuple[int, str]] = []
     for number, line in read_lines(path):
         if line.strip() and not line.startswith("-DOCSTART-"):
@@ -88,20 +87,20 @@ def _blocks(path: str) -> Iterator[list[tuple[int, str]]]:
 
 
 def _without_comments(block: list[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Leave out the comments of CoNLL-U. A line that starts with # is a word where columns lie between blanks."""
+    """Remove CoNLL-U comments. Where spaces separate columns, a line that starts with # is a word."""
     tabbed = any("\t" in line for _, line in block)
     return [(number, line) for number, line in block if not (tabbed and line.startswith("#") and "\t" not in line)]
 
 
 def _cells(line: str) -> list[str]:
-    # Not split(): a word may hold a no-break space.
+    # Not split(): a word may contain a no-break space.
     return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
 
 
 def _sentence(
     path: str, lines: list[tuple[int, list[str]]], width: int, word: int, tag: int
 ) -> tuple[str, Sentence | BadRow]:
-    """Take two columns; every line must have as many columns as the first of the file."""
+    """Select two columns; every line must have as many columns as the first line of the file."""
     words, tags = [], []
     for number, cells in lines:
         problem = _problem(cells, width, word, tag)
@@ -117,7 +116,7 @@ def _problem(cells: list[str], width: int, word: int, tag: int) -> str | None:
         columns = "1 column" if len(cells) == 1 else f"{len(cells)} columns"
         return f"{columns} where the first line has {width}"
     if not all(-width <= column < width for column in (word, tag)) or word % width == tag % width:
-        return f"{width} columns, but the word is asked from column {word} and the tag from column {tag}"
+        return f"the file has {width} columns, but the word column is {word} and the tag column is {tag}"
     return None if cells[word] and cells[tag] else "the word or the tag is empty"
 
 
@@ -132,13 +131,13 @@ def _from_table(path: str, word: Column, tag: Column) -> Rows:
 
 
 def _lists(words: Any, tags: Any) -> Sentence | BadRow:
-    """Check two lists: as many tags as words, and none of them empty."""
+    """Check that there are as many tags as words and that none is empty."""
     if not isinstance(words, list) or not isinstance(tags, list) or not words:
-        return BadRow("the words and the tags are not two lists with something in them")
+        return BadRow("the words and the tags must be two lists that are not empty")
     if len(words) != len(tags):
         return BadRow(f"{len(words)} words, but {len(tags)} tags")
     if not all(isinstance(word, str) and word.strip() for word in words):
-        return BadRow("a word is empty or not a text")
+        return BadRow("a word is empty or not a string")
     if not all(isinstance(tag, str | int) and str(tag).strip() for tag in tags):
         return BadRow("a tag is empty or not a name")
     return words, [str(tag) for tag in tags]

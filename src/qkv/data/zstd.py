@@ -1,4 +1,4 @@
-"""zstd streams: Python's own module where it has one (3.14), the package `zstandard` elsewhere."""
+"""zstd streams: Python's own module if it has one (3.14), else the package `zstandard`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ CHUNK = 1 << 10  # bytes in; 4 of them can be a block of 128 kB, so this is 32 M
 class ZstdReader:
     """The decompressed bytes of a zstd file, frame after frame.
 
-    Both libraries have readers of their own, but `zstandard`'s gives a truncated file as if it were whole. This one
-    asks the decompressor whether the last frame ended.
+    Both libraries have their own readers, but that of `zstandard` accepts a truncated file. This one checks that the
+    last frame is complete.
     """
 
     def __init__(self, raw: Any) -> None:
@@ -23,7 +23,7 @@ class ZstdReader:
         self._new, self._error = _library(getattr(raw, "name", "a zstd file"))
         self._frame = self._new()
         self._ready = io.BytesIO()
-        self._fresh = False  # at the border of two frames, where a file may end
+        self._fresh = False  # between two frames, where a file may end
 
     def read(self, size: int) -> bytes:
         """Return at most `size` bytes, none at the end."""
@@ -33,7 +33,7 @@ class ZstdReader:
         return data
 
     def close(self) -> None:
-        """Forget what was read ahead."""
+        """Discard what was read ahead."""
         self._ready.close()
 
     def _advance(self) -> bool:
@@ -54,7 +54,7 @@ class ZstdReader:
 
 
 def _library(name: str) -> tuple[Any, type[Exception]]:
-    """Return what makes a decompressor of one frame, and the error it raises."""
+    """Return a factory of decompressors for one frame, and the error they raise."""
     try:
         zstd: Any = importlib.import_module("compression.zstd")
     except ImportError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.common.errors import UsageError
-from qkv.data.files import content_name, read_lines
+from qkv.data.files import check_rereadable, content_name, read_lines
 from qkv.evaluation.score import Score
 from qkv.evaluation.words import Analogies, Vectors, WordSimilarity, read_analogies, read_pairs
 
@@ -35,6 +35,7 @@ def score_file(path: str, vectors: Vectors, progress: Callable[[int], None]) -> 
 
 def holds_analogies(path: str) -> bool:
     """Look at the first non-empty line: an analogy (four words or `: section`), or two words and a number."""
+    check_rereadable(path)
     line = next((line for line in _lines(path) if line.strip() and not line.startswith("#")), None)
     if line is None:
         raise UsageError(f"{path} has no analogies and no pairs of words")

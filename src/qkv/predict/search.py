@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from qkv.checkpoints.folder import config_json
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.files import digest_of, open_binary, read_lines, stored_file
+from qkv.data.files import check_rereadable, digest_of, open_binary, read_lines, stored_file
 from qkv.data.store import Store
 from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
@@ -73,6 +73,7 @@ class Index:
     ) -> None:
         self.model, self.corpus, self.pooling = model, str(corpus), pooling or model.pooling
         self.folder = Path(folder) if folder is not None else _beside(stored_file(corpus))
+        check_rereadable(corpus)
         self._seen, self._content = digest_of(self.corpus), _digest(self.corpus)
         key = self._key()
         old = read_manifest(self.folder) if self.folder.is_dir() else None

@@ -88,7 +88,7 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
         raise UsageError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     small = raw.pop("debug", {})
     if not isinstance(small, dict):
-        raise UsageError(f"{file}: debug is a table of keys, got {show(small)}")
+        raise UsageError(f"{file}: debug must be a table, got {show(small)}")
     recipe = from_dict(Recipe, with_new_names(raw))
     if not recipe.out:
         recipe = override(recipe, {"out": f"runs/{file.stem}"})
@@ -98,7 +98,7 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; raise ValueError for what Python reads and no recipe means."""
+    """Parse TOML; raise ValueError also for values that are valid in TOML but never in a recipe."""
     try:
         raw = tomllib.loads(text)
     except RecursionError:
@@ -108,7 +108,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _check_values(value: Any, where: str, depth: int) -> None:
-    """Stop at a number that is not finite or has more than 64 bits, as in TOML's own rules, and at deep nesting."""
+    """Raise for numbers that are not finite or need more than 64 bits, and for deep nesting."""
     if depth > DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The heads of texts that are much longer than what is kept of them."""
+"""The start of texts that are much longer than what is kept of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tokenizers import Encoding
 
 Input = TypeVar("Input", str, "tuple[str, str]")
 
-SHORT = 1 << 16  # characters: a text of so many is encoded whole
-PER_TOKEN = 16  # characters of a token, more than any vocabulary has on average
+SHORT = 1 << 16  # characters; shorter texts are encoded whole
+PER_TOKEN = 16  # characters per token, more than the average of any vocabulary
 _SPACE = re.compile(r"\s")
 
 
@@ -26,7 +26,7 @@ def head(text: Input, max_length: int) -> Input:
 
 
 def is_enough(whole: Input, part: Input, encoding: Encoding, max_length: int) -> bool:
-    """Tell whether each text that was shortened still has all the tokens that can be kept of it."""
+    """Return whether each shortened text still has at least `max_length` tokens."""
     sides = encoding.sequence_ids
     texts = zip((whole,), (part,), strict=True) if isinstance(whole, str) else zip(whole, part, strict=True)
     return all(len(a) == len(b) or sides.count(side) >= max_length for side, (a, b) in enumerate(texts))

@@ -26,7 +26,7 @@ def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
 
 
 def reason(error: BaseException, what: str) -> BaseException:
-    """Return what to raise for an error of the library: it raises plain Exception, and no Exception where it panics."""
+    """Return the error to raise for one of the library: plain Exception, or PanicException, which is none."""
     if isinstance(error, QkvError) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
         return error
     return QkvError(f"{what}: {error}")

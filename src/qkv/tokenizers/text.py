@@ -208,7 +208,7 @@ class TextTokenizer:
             raise reason(error, "the tokenizer cannot encode the text") from None
 
     def _heads(self, inputs: Sequence[Any], max_length: int | None) -> list[Encoding]:
-        """Encode as much of each text as `max_length` tokens need: a token takes some 200 bytes before it is cut."""
+        """Encode only as much of each text as `max_length` tokens need; each token takes about 200 bytes."""
         if max_length is None:
             return self._encode(inputs)
         heads = [head(row, max_length) for row in inputs]

@@ -32,17 +32,17 @@ from qkv.data.phrasebook.verbs import Verb
 Pair = tuple[Words, Words]
 THINGS = ("animal", "food", "mass", "drink", "text", "thing", "clothes", "vehicle", "home", "place", "opening")
 NEAR = (("near", "près de"), ("behind", "derrière"), ("in front of", "devant"), ("next to", "à côté de"))
-# Where one stands already: no second place is told.
+# These are places already, so no second place follows.
 SETTLED = ("place", "home", "opening", "nature", "vehicle")
 UNGRADED = ("broken", "French", "Italian", "ready")
-# What lasts has no "often".
+# States do not combine with "often".
 LASTING = ("be", "have", "know", "like", "love", "hate", "prefer", "need", "live")
 SAME_SIDE = ({ME, US}, {THEE, YOU})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is settled before a clause is drawn.
+    """What is fixed before a clause is drawn.
 
     Attributes:
         tense: see `Clause`.
@@ -61,7 +61,7 @@ Action = Callable[[Dice, Plan], Clause]
 
 
 def begin(dice: Dice, plan: Plan, verbs: Sequence[Verb], kinds: Sequence[str] = ()) -> Clause:
-    """Draw who does what, how often, or not at all; `kinds` may narrow who can."""
+    """Draw a subject, a verb and an adverb or a negation; `kinds` can restrict the subject."""
     able = [verb for verb in verbs if plan.who is None or plan.who.kind in verb.who]
     verb = dice.pick(able or verbs)
     negation, adverb = ("", None) if plan.calm else _polarity(dice, plan.tense, verb.english[0])
@@ -70,7 +70,7 @@ def begin(dice: Dice, plan: Plan, verbs: Sequence[Verb], kinds: Sequence[str] = 
     while who is None or (known is None and plan.second and (who == THEY or "and" in who.english)):
         who = draw_subject(dice, kinds or verb.who, "definite" if negation else "subject")
     base, _, past, _ = verb.english
-    both = plan.tense == "past" and base == past and who.person != HIM  # we read: today or yesterday?
+    both = plan.tense == "past" and base == past and who.person != HIM  # "we read" is ambiguous
     return Clause(subject=who, verb=verb, tense="present" if both else plan.tense, negation=negation, adverb=adverb)
 
 
@@ -120,7 +120,7 @@ def talk(dice: Dice, plan: Plan) -> Clause:
 
 
 def give(dice: Dice, plan: Plan) -> Clause:
-    """Someone gives something to someone: as a pronoun it comes first in both languages."""
+    """Someone gives something to someone: a pronoun comes first in both languages."""
     clause = begin(dice, plan, verbs.GIFTS)
     clause = replace(clause, thing=noun_phrase(dice, clause.verb.what, "negated" if clause.negation else "object"))
     whom = _whom(dice, clause, plan) if dice.chance(0.4) else None
@@ -139,7 +139,7 @@ def live(dice: Dice, plan: Plan) -> Clause:
 
 
 def move(dice: Dice, plan: Plan) -> Clause:
-    """Someone goes, comes, stays or falls; French says it with être."""
+    """Someone goes, comes, stays or falls; French uses être."""
     some, where = dice.pick(
         (
             (verbs.STAYS, place),
@@ -154,7 +154,7 @@ def move(dice: Dice, plan: Plan) -> Clause:
 
 
 def rise(dice: Dice, plan: Plan) -> Clause:
-    """Someone gets up or rests, which French does to oneself."""
+    """Someone gets up or rests, which is reflexive in French."""
     clause = begin(dice, plan, verbs.SELVES)
     return replace(clause, rest=(place(dice),)) if clause.verb.english[0] == "rest" else clause
 
@@ -165,12 +165,12 @@ def own(dice: Dice, plan: Plan) -> Clause:
 
 
 def taste(dice: Dice, plan: Plan) -> Clause:
-    """Someone likes something, or is afraid of it: French names all of it with an article."""
+    """Someone likes something, or is afraid of it: French uses a definite article."""
     return _on(dice, plan, verbs.TASTES if dice.chance(0.8) else verbs.FEARS, "general")
 
 
 def feel(dice: Dice, plan: Plan) -> Clause:
-    """Someone is hungry, which French has."""
+    """Someone is hungry, where French uses avoir."""
     return begin(dice, plan, verbs.FEELINGS)
 
 
@@ -186,14 +186,14 @@ def stand(dice: Dice, plan: Plan) -> Clause:
 
 
 def be(dice: Dice, plan: Plan) -> Clause:
-    """Something is so."""
+    """Something has a quality."""
     who = plan.who or (noun_phrase(dice, THINGS, "definite") if dice.chance(0.6) else None)
     clause = begin(dice, replace(plan, who=who), (BE,), ("person", "family", "animal"))
     return replace(clause, rest=(quality(dice, clause.subject),))
 
 
 def work(dice: Dice, plan: Plan) -> Clause:
-    """Someone has a trade; French names it without an article."""
+    """Someone has a profession, which takes no article in French."""
     clause = begin(dice, plan, (BE,), ("family",))
     who = clause.subject
     (one, many), forms = dice.pick(words.TRADES)
@@ -202,7 +202,7 @@ def work(dice: Dice, plan: Plan) -> Clause:
 
 
 def age(dice: Dice, plan: Plan) -> Clause:
-    """Someone is some years old, which French has."""
+    """Someone has an age, where French uses avoir."""
     clause = begin(dice, replace(plan, calm=True), (AGE,), ("animal",))
     number, nombre = dice.pick(words.NUMBERS)
     return replace(clause, rest=(((number, "years", "old"), (nombre, "ans")),))
@@ -210,7 +210,7 @@ def age(dice: Dice, plan: Plan) -> Clause:
 
 BE = replace(verbs.BE, who=(*THINGS, "person", "family", "nature"))
 AGE = replace(verbs.HAVE, english=verbs.BE.english, who=verbs.BEINGS)
-# What happens at a time, and what just is.
+# Events, and states.
 EVENTS: tuple[Action, ...] = (act,) * 10 + (give,) * 4 + (live,) * 3 + (move,) * 3 + (talk,) * 2 + (rise,)
 STATES: tuple[Action, ...] = (own, own, own, taste, taste, taste, be, be, be, stand, stand, reside, work, age, feel)
 

@@ -1,4 +1,4 @@
-"""Clauses: one meaning, said in English and in French.
+"""Clauses: one meaning in English and in French.
 
 negation     she does not eat the apple          elle ne mange pas la pomme
 perfect      she has already eaten it            elle l'a déjà mangée
@@ -31,7 +31,7 @@ CLITICS = {"je": "me", "tu": "te"}
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """What happens.
+    """An event or a state.
 
     Attributes:
         subject: who does it.
@@ -57,7 +57,7 @@ class Clause:
 
 
 def english(clause: Clause, *, asked: bool = False) -> Words:
-    """Say a clause in English; a question puts the auxiliary first."""
+    """Return a clause in English; a question puts the auxiliary first."""
     auxiliary, group = _english_verb(clause, asked)
     who = clause.subject.english
     start = (*auxiliary, *who) if asked else (*who, *auxiliary)
@@ -96,13 +96,13 @@ def _english_verb(clause: Clause, asked: bool) -> tuple[Words, Words]:
 
 
 def french(clause: Clause) -> Words:
-    """Say a clause in French; a question has the same order after est-ce que."""
+    """Return a clause in French; a question keeps the order after est-ce que."""
     rest = tuple(word for _, words in clause.rest for word in words)
     return (*clause.subject.french, *_french_verb(clause), *_french_object(clause), *rest)
 
 
 def _french_verb(clause: Clause) -> Words:
-    """Return the verb with its pronoun, and ne and pas around the part that is conjugated."""
+    """Return the verb with its pronoun, with ne and pas around the conjugated part."""
     verb, person = clause.verb, clause.subject.person
     ne = ("ne",) if clause.negation else ()
     middle = (*NEGATIONS[clause.negation][1], *((clause.adverb[1],) if clause.adverb else ()))
@@ -131,7 +131,7 @@ def _clitic(clause: Clause) -> Words:
 
 
 def _participle(clause: Clause) -> str:
-    """Agree with the subject of être, or with a direct object that stands before avoir."""
+    """Agree with the subject of être, or with a direct object that precedes avoir."""
     direct = not clause.verb.preposition and clause.thing is None
     cause = clause.subject if clause.verb.being else clause.ahead or (clause.person if direct else None)
     if cause is None:
@@ -140,7 +140,7 @@ def _participle(clause: Clause) -> str:
 
 
 def _french_object(clause: Clause) -> Words:
-    """Return the object; its indefinite article turns to de after a negation, and vanishes after de."""
+    """Return the object; its indefinite article becomes de after a negation and disappears after de."""
     thing, preposition = clause.thing, clause.verb.preposition
     if thing is None:
         return ()

@@ -1,4 +1,4 @@
-"""Random choices for one sentence, and the one it speaks to."""
+"""Random choices for one sentence, and the person it addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Listener(NamedTuple):
-    """Someone who is called vous, and named at the end so that English tells it too."""
+    """Someone addressed as vous, and named at the end so that the English shows it too."""
 
     english: str
     french: str
@@ -26,11 +26,11 @@ LISTENERS = (
 
 
 class Dice:
-    """Choices out of `random()` alone, whose sequence every Python keeps.
+    """Choices made with `random()` alone, whose sequence is the same in every version of Python.
 
     Attributes:
-        listener: who "you" is throughout the sentence; None for a man called tu.
-        addressed: "you" or "your" was said.
+        listener: who "you" is in the sentence; None for a man addressed as tu.
+        addressed: whether the sentence contains "you" or "your".
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -39,7 +39,7 @@ class Dice:
         self.addressed = False
 
     def chance(self, share: float) -> bool:
-        """Return true so often."""
+        """Return true with this probability."""
         return self._rng.random() < share
 
     def pick(self, items: Sequence[T]) -> T:
@@ -47,7 +47,7 @@ class Dice:
         return items[int(self._rng.random() * len(items))]
 
     def call(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what names the listener, if vous was said."""
+        """Return the words that name the listener, if the sentence uses vous."""
         if self.listener is None or not self.addressed:
             return (), ()
         return (",", self.listener.english), (",", *self.listener.french.split())

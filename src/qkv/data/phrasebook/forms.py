@@ -1,4 +1,4 @@
-"""Forms of words: elision, contraction and agreement in French; a and an, the genitive in English."""
+"""Word forms: elision, contraction and agreement in French; a/an and the genitive in English."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 ELIDED = {"je", "me", "te", "se", "le", "la", "de", "ne", "que", "ce"}
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 VOWELS = frozenset("aeiouàâéèêîôœ")
-# An h that is not spoken but stops elision: le hibou, le huit.
+# A silent h that prevents elision: le hibou, le huit.
 ASPIRATED = {"hibou", "hiboux", "huit"}
-# A written vowel that is spoken "you": a university.
+# A vowel that sounds like a consonant: a university.
 CONSONANT_SOUNDS = {"university", "universities"}
 
 
 def starts_with_vowel(word: str) -> bool:
-    """Say whether a French word lets the word before it elide."""
+    """Return whether the word before a French word elides."""
     word = word.lower()
     return word == "y" or word[0] in VOWELS or (word[0] == "h" and word not in ASPIRATED)
 
@@ -44,21 +44,21 @@ def english_text(words: Sequence[str]) -> str:
 
 
 def capital(text: str) -> str:
-    """Write the first letter large; the rest keeps its names."""
+    """Capitalize the first letter and leave the rest as it is."""
     return text[0].upper() + text[1:]
 
 
 def genitive(owner: str, *, plural: bool) -> str:
-    """Make an English owner: the boy's, the boys', the children's."""
+    """Return the English genitive: the boy's, the boys', the children's."""
     return owner + ("'" if plural and owner.endswith("s") else "'s")
 
 
 def agreed(forms: Sequence[str], *, female: bool, plural: bool) -> str:
-    """Take the form of an adjective: masculine, feminine, and both in the plural."""
+    """Select the form of an adjective by gender and number."""
     return forms[female + 2 * plural]
 
 
 def agreed_participle(participle: str, *, female: bool, plural: bool) -> str:
-    """Add what a past participle takes on: vu, vue, vus, vues; a final s stands for the plural too."""
+    """Inflect a past participle: vu, vue, vus, vues; a final s is not doubled in the plural."""
     word = participle + "e" * female
     return word + "s" * (plural and not word.endswith("s"))

@@ -1,4 +1,4 @@
-"""Noun phrases of both languages, drawn at random: articles, owners, numbers, adjectives."""
+"""Random noun phrases in both languages: articles, possessives, numbers, adjectives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ME, THEE, HIM, US, YOU, THEM = range(6)  # the six persons of a French conjugati
 
 @dataclass(frozen=True, kw_only=True)
 class Phrase:
-    """A noun phrase or a pronoun, with what others must agree with.
+    """A noun phrase or a pronoun, with the features that other words agree with.
 
     Attributes:
         english: its words.
@@ -45,7 +45,7 @@ class Phrase:
     pronoun: bool = False
 
 
-# "I", "we" and a "they" out of nowhere are men, so that each has one translation.
+# "I", "we" and a "they" without antecedent are masculine, so that each has one translation.
 I = Phrase(english=("I",), french=("je",), person=ME, pronoun=True)  # noqa: E741
 WE = Phrase(english=("we",), french=("nous",), person=US, plural=True, pronoun=True)
 HE = Phrase(english=("he",), french=("il",), pronoun=True)
@@ -64,7 +64,7 @@ OWNERS = {
 POLITE = ("votre", "votre", "vos")
 OWNED = ("family", "animal", "food", "text", "thing", "clothes", "vehicle", "home")
 COUNTED = ("number", "many", "several", "all", "how many")
-# How often each determiner stands in each role.
+# The frequency of each determiner in each role.
 ROLES = {
     "subject": ("the",) * 7 + ("own",) * 5 + ("this", "this", "of", "of", "a", "number", "number", "many", "all"),
     "object": ("the",) * 5 + ("a",) * 5 + ("some",) * 3 + ("own",) * 3 + ("this", "of", "number", "number", "several"),
@@ -92,7 +92,7 @@ def you(dice: Dice) -> Phrase:
 
 
 def noun_phrase(dice: Dice, kinds: Sequence[str], role: str) -> Phrase:
-    """Draw a noun phrase of one of the kinds; `role` decides on its determiner."""
+    """Draw a noun phrase of one of the kinds; `role` selects the determiner."""
     noun = dice.pick(_nouns(tuple(kinds), role))
     determiner = _determiner(dice, noun, role)
     plural = noun.english[1] != "-" and role not in ("spot", "goal") and _plural(dice, determiner)
@@ -109,7 +109,7 @@ def _nouns(kinds: Words, role: str) -> tuple[Noun, ...]:
 
 def _determiner(dice: Dice, noun: Noun, role: str) -> str:
     chosen = dice.pick(ROLES[role])
-    if noun.kind == "family":  # someone's, always
+    if noun.kind == "family":  # always possessive
         return "of" if chosen == "of" else "own"
     if chosen in ("own", "of") and noun.kind not in OWNED:
         return "the"
@@ -184,7 +184,7 @@ def _core(noun: Noun, plural: bool, adjectives: Sequence[Adjective]) -> Words:
 def _articles(
     dice: Dice, determiner: str, following: str, *, female: bool, plural: bool, leading: bool
 ) -> tuple[Words, Words]:
-    """Return what stands before the noun in both languages; `leading` says that an adjective stands there too."""
+    """Return the determiner in both languages; `leading` means that an adjective precedes the noun."""
     the = "les" if plural else ("le", "la")[female]
     vowel = starts_with_vowel(following)
     if determiner == "own":
@@ -227,7 +227,7 @@ def name(dice: Dice) -> Phrase:
 
 
 def friend(dice: Dice) -> Phrase:
-    """Draw a friend with a name, which tells ami from amie."""
+    """Draw a friend with a name, which distinguishes ami and amie."""
     who = name(dice)
     english = dice.pick(tuple(OWNERS))
     french = (_owner(dice, english, plural=False, female=False), ("ami", "amie")[who.female])
@@ -235,7 +235,7 @@ def friend(dice: Dice) -> Phrase:
 
 
 def subject(dice: Dice, kinds: Sequence[str], role: str = "subject") -> Phrase:
-    """Draw who does something."""
+    """Draw a subject."""
     if dice.chance(0.3):
         drawn = dice.pick((I, None, HE, SHE, WE, THEY))
         return drawn or you(dice)
@@ -247,7 +247,7 @@ def subject(dice: Dice, kinds: Sequence[str], role: str = "subject") -> Phrase:
 
 
 def both(first: Phrase, second: Phrase) -> Phrase:
-    """Join two phrases; one man makes them masculine."""
+    """Join two phrases; one masculine makes both masculine."""
     return Phrase(
         english=(*first.english, "and", *second.english),
         french=(*first.french, "et", *second.french),
@@ -258,7 +258,7 @@ def both(first: Phrase, second: Phrase) -> Phrase:
 
 
 def echo(phrase: Phrase) -> Phrase:
-    """Return the pronoun that stands for a phrase said before."""
+    """Return the pronoun for an earlier phrase."""
     if phrase.pronoun:
         return phrase
     female = phrase.female

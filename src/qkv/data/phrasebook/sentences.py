@@ -21,7 +21,7 @@ BECAUSE: Pair = (("because",), ("parce", "que"))
 AND: Pair = (("and",), ("et",))
 BUT: Pair = ((",", "but"), (",", "mais"))
 ON_THINGS = tuple(verb for verb in verbs.DIRECT if "person" not in verb.what)
-# What is done to a thing first, and what may be done to it then.
+# Pairs of actions on one object: the first, and those that can follow.
 FIRST = ("buy", "find", "choose", "take", "write", "meet", "invite", "help", "forget", "lose")
 THEN = (
     "eat", "drink", "sell", "lose", "wait", "listen", "read", "wash", "clean", "carry", "help", "hide", "break", "thank"
@@ -35,7 +35,7 @@ COMPARED = {"as": ("as", "aussi"), "more": ("than", "plus"), "less": ("than", "m
 
 
 def statement(dice: Dice) -> Draft:
-    """Say that something happens or is so."""
+    """Make a statement."""
     if dice.chance(0.3):
         return _said(dice.pick(STATES)(dice, Plan())), "."
     return _timed(dice, dice.pick(EVENTS)(dice, Plan(tense=dice.pick(TENSES)))), "."
@@ -46,7 +46,7 @@ def _said(clause: Clause) -> Pair:
 
 
 def _timed(dice: Dice, clause: Clause, *, lead: float = 0.3) -> Pair:
-    """Say a clause, often with a time at its end, or before it in a share `lead` of them."""
+    """Return a clause, often with a time after it, or before it with probability `lead`."""
     timeless = clause.tense == "perfect" or clause.adverb or clause.negation in ("never", "no longer")
     if timeless or dice.chance(0.4):
         return _said(clause)
@@ -58,7 +58,7 @@ def _timed(dice: Dice, clause: Clause, *, lead: float = 0.3) -> Pair:
 
 
 def question(dice: Dice) -> Draft:
-    """Ask whether, why or when something happens, or whether it is so."""
+    """Ask whether, why or when something happens, or whether it is true."""
     if dice.chance(0.3):
         return _asked(((), ()), dice.pick(STATES)(dice, Plan(calm=True))), "?"
     clause = dice.pick(EVENTS)(dice, Plan(tense=dice.pick(TENSES), calm=True))
@@ -87,7 +87,7 @@ def question_of_subject(dice: Dice) -> Draft:
 
 
 def question_of_object(dice: Dice) -> Draft:
-    """Ask what, which or how many; the participle agrees with what was asked for."""
+    """Ask what, which or how many; the participle agrees with the object of the question."""
     clause = begin(dice, Plan(tense=dice.pick(TENSES), calm=True), ON_THINGS)
     kinds = [kind for kind in clause.verb.what if kind not in words.UNCOUNTED]
     if not kinds or dice.chance(0.3):
@@ -97,14 +97,14 @@ def question_of_object(dice: Dice) -> Draft:
 
 
 def there(dice: Dice) -> Draft:
-    """Say or ask whether something is somewhere."""
+    """State or ask whether something is somewhere."""
     kinds = ("animal", "person", "food", "text", "thing", "clothes", "drink", "mass")
     none = dice.chance(0.25)
     thing = noun_phrase(dice, kinds, "none" if none else "there")
     where = place(dice, things=True)
     subject = Phrase(english=("there",), french=("il",), person=thing.person, plural=thing.plural)
     clause = Clause(subject=subject, verb=verbs.THERE_IS, thing=thing, rest=(where,))
-    if none:  # English says it with the noun, French with the verb
+    if none:  # English negates the noun, French the verb
         bare = thing.english[1:] if thing.english[0] == "a" else thing.english
         told = english(replace(clause, thing=replace(thing, english=("no", *bare))))
         return (told, french(replace(clause, negation="not"))), "."
@@ -112,7 +112,7 @@ def there(dice: Dice) -> Draft:
 
 
 def comparison(dice: Dice) -> Draft:
-    """Say that one thing is as so as another."""
+    """Compare two things."""
     kind = dice.pick(("person", "family", "animal", "text", "clothes", "vehicle"))
     first, second = _compared(dice, kind), _compared(dice, kind)
     adjective = dice.pick([a for a in adjectives_for(kind, "") if a.english in GRADED])
@@ -156,7 +156,7 @@ def chain(dice: Dice) -> Draft:
 
 
 def contrast(dice: Dice) -> Draft:
-    """Say two things of one subject, the second with a pronoun."""
+    """Make two statements about one subject, the second with a pronoun."""
     subject = noun_phrase(dice, THINGS, "definite")
     first = be(dice, Plan(who=subject, calm=True))
     second = be(dice, Plan(who=echo(subject), second=True, calm=dice.chance(0.7)))
@@ -167,7 +167,7 @@ def contrast(dice: Dice) -> Draft:
 
 
 def report(dice: Dice) -> Draft:
-    """Say what someone says or thinks."""
+    """Report what someone says or thinks."""
     outer = begin(dice, Plan(calm=True), verbs.SAYS)
     again = echo(outer.subject) if dice.chance(0.3) else None
     if dice.chance(0.3):
@@ -178,7 +178,7 @@ def report(dice: Dice) -> Draft:
 
 
 def relative(dice: Dice) -> Draft:
-    """Point at something that someone did something to; the participle agrees with it."""
+    """Point at the object of an action; the participle agrees with it."""
     inner = begin(dice, Plan(tense=dice.pick(TENSES), calm=True), ON_THINGS)
     thing = noun_phrase(dice, inner.verb.what, "pointed")
     told, dit = _timed(dice, replace(inner, ahead=thing), lead=0)

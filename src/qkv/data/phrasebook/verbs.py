@@ -10,7 +10,7 @@ BEINGS = ("person", "family", "animal")
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb of both languages.
+    """A verb in both languages.
 
     Attributes:
         english: base, third person, past, participle.
@@ -68,6 +68,7 @@ def _verbs(
     return tuple(verbs)
 
 
+# Verbs with a direct object, which French puts after the verb or, as a pronoun, before it.
 DIRECT = _verbs("""
 eat eats ate eaten | manger mange manges mange mangeons mangez mangent mangé | being | food mass
 drink drinks drank drunk | boire bois bois boit buvons buvez boivent bu | being | drink
@@ -103,7 +104,7 @@ close closes closed closed | fermer ferme fermes ferme fermons fermez ferment fe
 thank thanks thanked thanked | remercier remercie remercies remercie remercions remerciez remercient remercié | person | person family
 """)  # noqa: E501
 
-# States are said in the present only: French would tell them in the imparfait.
+# States are used in the present only: in the past, French would need the imparfait.
 STATES = _verbs("""
 have has had had | avoir ai as a avons avez ont eu | person | animal vehicle thing clothes text
 know knows knew known | connaître connais connais connaît connaissons connaissez connaissent connu | person | person family place
@@ -205,7 +206,7 @@ believe believes believed believed that | croire crois crois croit croyons croye
 BE = _verbs("be is was been | être suis es est sommes êtes sont été | being |")[0]
 THERE_IS = _verbs("be is was been | avoir a a a a a a eu | being |", clitic="y")[0]
 HAVE = STATES[0]
-# What stands before an infinitive, by the name of the tense it makes.
+# The words before an infinitive, by the tense they form.
 HELPERS = {
     "future": ("vais", "vas", "va", "allons", "allez", "vont"),
     "want": ("veux", "veux", "veut", "voulons", "voulez", "veulent"),

@@ -1,4 +1,4 @@
-"""The lexicon: English and French words side by side, as tables that a teacher can read.
+"""The lexicon: tables of English and French words, written to be easy to read.
 
 Kinds keep sentences sensible: a verb names the kinds that can do it and the kinds it is done to, an adjective the kinds
 it may describe. A word with two readings is left out, or appears in one of them only.
@@ -15,7 +15,7 @@ UNCOUNTED = ("mass", "drink")
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun of both languages.
+    """A noun in both languages.
 
     Attributes:
         english: singular and plural.
@@ -41,7 +41,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective of both languages.
+    """An adjective in both languages.
 
     Attributes:
         english: its one form.
@@ -167,7 +167,6 @@ island islands île îles f | place on sur
 street streets rue rues f | place in dans
 """)
 
-# Done to something, which French puts right after the verb or, as a pronoun, before it.
 ADJECTIVES = tuple(
     Adjective(english[0], tuple(french), place[0], tuple(kinds))
     for english, french, place, kinds in rows("""
@@ -250,7 +249,7 @@ CITIES = (
 HABITS = (("often", "souvent"), ("always", "toujours"), ("sometimes", "parfois"), ("rarely", "rarement"))
 WAYS = (("slowly", "lentement"), ("quickly", "rapidement"), ("quietly", "silencieusement"))
 
-# Ways that suit a verb of moving or making.
+# Manners that suit verbs of motion or creation.
 WAYS_OF = ("sing", "dance", "work", "swim", "run", "walk")
 DAYS = (
     ("Monday", "lundi"),
