@@ -16,6 +16,7 @@ from qkv.nn.positions import (
     SinusoidalPosition,
 )
 
+FARTHEST = 1 << 17  # the largest max_distance: every pass makes a row of twice as many numbers for each head
 POSITIONS = ("learned", "sinusoidal", "relative", "bucketed", "alibi", "rotary", "rotary-ntk", "rotary-dynamic", "none")
 
 
@@ -53,11 +54,19 @@ def attended_position(
     """Build what is done inside the attention of one stack."""
     if config.name.startswith("rotary") and (head_dim % 2 or head_dim < 4):
         raise UsageError(f"{config.name} positions need an even head_dim of at least 4, got {head_dim}")
+    if not 0 <= config.max_distance <= FARTHEST:
+        raise UsageError(f"max_distance must be from 0 to {FARTHEST}, got {config.max_distance}")
     match config.name:
         case "relative":
             return ShawPosition(num_layers, head_dim, max_distance=config.max_distance or 16)
         case "bucketed":
             distance = config.max_distance or 128
+            exact = config.num_buckets // (2 if causal else 4)  # half of them, for each direction, hold one distance
+            if not 1 <= exact < distance:
+                raise UsageError(
+                    f"bucketed positions need 4 buckets or more and a max_distance above {max(exact, 1)}, "
+                    f"got num_buckets {config.num_buckets} and max_distance {distance}"
+                )
             return BucketedPosition(num_heads, num_buckets=config.num_buckets, max_distance=distance, causal=causal)
         case "alibi":
             return AlibiPosition(num_heads)
