@@ -14,7 +14,9 @@ VECTORS = typer.Argument(
     metavar="MODEL", help="A model folder, or a file of word vectors (.txt, .vec, .bin; .gz too).", show_default=False
 )
 FILE = typer.Option("--file", "--in", help="A file of lines; .gz, .zip and such too.", show_default=False)
-POOLING = typer.Option(help="mean or first; the folder's own way if not given.", show_default=False)
+POOLING = typer.Option(
+    help="mean, first, last, max, mean_sqrt or weighted_mean; what the folder says if not given.", show_default=False
+)
 JSON = typer.Option("--json", help="Print JSON, one object a line.")
 DEVICE = typer.Option(help="cpu, cuda or cuda:N; CUDA where there is one if not given.", show_default=False)
 
