@@ -63,6 +63,15 @@ def test_a_batch_of_two_is_classified(tmp_path: Path, preset: str) -> None:
     assert [row["score"] for row in ask(TEXTS, batch_size=2)] == pytest.approx(scores, abs=1e-5)
 
 
+def test_a_classifier_made_from_a_language_model_fills_batches_on_the_right(tmp_path: Path) -> None:
+    """GPT-2 counts positions from the left, padding or not; only `generate` knows better."""
+    language = saved(tmp_path / "lm", "gpt2", "byte-bpe", "gpt")
+    assert hf.AutoTokenizer.from_pretrained(tmp_path / "lm").padding_side == "left"
+    reader = saved(tmp_path / "reader", "gpt2", "byte-bpe", "gpt", heads=["classify"])
+    write_folder(Folder(reader.config, reader.module, language.tokenizer), tmp_path / "reader")
+    assert hf.AutoTokenizer.from_pretrained(tmp_path / "reader").padding_side == "right"
+
+
 @pytest.mark.parametrize("preset", READERS)
 @torch.no_grad()
 def test_hidden_tokens_of_a_batch_of_two(tmp_path: Path, preset: str) -> None:
