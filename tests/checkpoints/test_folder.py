@@ -154,24 +154,43 @@ def test_a_kill_at_any_call_leaves_the_old_model_or_the_new_one(gpt, bert, tmp_p
     assert number > 10
 
 
+def half_saved(old, new, folder):
+    """Save over a model, and be killed once the first of the new files stands in its place."""
+    for number in range(100):
+        old.save(folder)
+        killed(lambda: new.save(folder), folder, number)
+        if (folder / STAGE).is_dir() and not (folder / STAGE / "model.safetensors").exists():
+            return
+    pytest.fail("no kill left a half-saved folder")
+
+
 def test_a_kill_while_a_cut_off_save_is_finished(gpt, bert, tmp_path):
     """The reader of a half-saved folder may be killed too."""
-    for first in (12, 14, 16):
-        gpt.save(tmp_path / "half")
-        killed(lambda: bert.save(tmp_path / "half"), tmp_path, first)
-        if not (tmp_path / "half" / STAGE).is_dir():
-            continue
-        number = 0
-        while True:
-            folder = tmp_path / f"{first}-{number}"
-            shutil.copytree(tmp_path / "half", folder)
-            died = killed(lambda: read_folder(folder), folder, number)  # noqa: B023
-            assert same_model(qkv.load(folder, device="cpu"), bert)
-            if not died:
-                break
-            number += 1
-        assert number > 3
-        shutil.rmtree(tmp_path / "half")
+    half_saved(gpt, bert, tmp_path / "half")
+    number = 0
+    while True:
+        folder = tmp_path / str(number)
+        shutil.copytree(tmp_path / "half", folder)
+        died = killed(lambda: read_folder(folder), folder, number)  # noqa: B023
+        assert same_model(qkv.load(folder, device="cpu"), bert)
+        if not died:
+            break
+        number += 1
+    assert number > 5
+
+
+def test_two_processes_may_finish_the_same_save(gpt, bert, tmp_path, monkeypatch):
+    import qkv.checkpoints.update as update
+
+    half_saved(gpt, bert, tmp_path / "model")
+    rename = update.disk.rename
+
+    def twice(old, new):
+        rename(old, new)  # by the other process
+        rename(old, new)
+
+    monkeypatch.setattr(update.disk, "rename", twice)
+    assert same_model(qkv.load(tmp_path / "model", device="cpu"), bert)
 
 
 def test_a_folder_whose_replacement_was_cut_off_is_found(gpt, tmp_path):

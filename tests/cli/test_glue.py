@@ -111,7 +111,7 @@ def test_scores_are_those_of_other_libraries(done: tuple[Path, Path, dict[str, A
     logits = {}
     for name in ("CoLA", "MRPC", "STS-B"):
         theirs = AutoModelForSequenceClassification.from_pretrained(out / f"{name}-1").eval()
-        tokens = AutoTokenizer.from_pretrained(out / f"{name}-1", pad_token="[PAD]")
+        tokens = AutoTokenizer.from_pretrained(out / f"{name}-1")
         batch = tokens(
             first, *([] if name == "CoLA" else [second]), padding=True, return_token_type_ids=True, return_tensors="pt"
         )

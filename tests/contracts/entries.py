@@ -49,6 +49,10 @@ EVERY_HEAD = {
     "vit": shrink(catalogue.preset("vit-b16"), heads=["pool", "classify"]),
     "rnn-gru": shrink(catalogue.preset("rnn-base"), cell="gru", score="general", num_layers=2),
     "transformer-pre": shrink(catalogue.preset("transformer-base"), pre_norm=True),
+    "transformer-uneven": shrink(catalogue.preset("transformer-base"), num_decoder_heads=2, decoder_ff_dim=24),
+    "bert-own": shrink(catalogue.preset("bert-base"), heads=["mlm"], output="own"),
+    "gpt-own": shrink(catalogue.preset("gpt2"), output="own"),
+    "albert-groups": shrink(catalogue.preset("albert-base"), num_layers=3, num_groups=2, heads=["mlm"]),
 }
 MODELS = ENTRIES | EVERY_HEAD
 

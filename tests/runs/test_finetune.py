@@ -67,7 +67,7 @@ def test_from_a_csv_to_a_score_that_others_find_too(bert_folder: Path, tmp_path:
     assert model.labels == ("cats", "none")
     model.save(tmp_path / "kept")
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "kept").eval()
-    tokens = AutoTokenizer.from_pretrained(tmp_path / "kept", pad_token="[PAD]")
+    tokens = AutoTokenizer.from_pretrained(tmp_path / "kept")
     with torch.no_grad():
         found = theirs(**tokens(list(gold), padding=True, truncation=True, max_length=12, return_tensors="pt"))
     predicted = [theirs.config.id2label[int(row.argmax())] for row in found.logits]
@@ -91,7 +91,7 @@ def test_what_was_pretrained_with_rotary_positions_is_a_roformer_elsewhere(
     theirs, report = RoFormerForSequenceClassification.from_pretrained(tmp_path / "run", output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
-    tokens, asked = AutoTokenizer.from_pretrained(tmp_path / "run", pad_token="[PAD]"), texts(20, 3)
+    tokens, asked = AutoTokenizer.from_pretrained(tmp_path / "run"), texts(20, 3)
     with torch.no_grad():
         found = theirs.eval()(**tokens(asked, padding=True, return_tensors="pt")).logits
     torch.testing.assert_close(torch.stack(model.logits(model.encode(asked).ids)), found, atol=1e-5, rtol=0)

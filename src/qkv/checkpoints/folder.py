@@ -159,7 +159,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     limit = None if tokenizer is None else tokenizer.max_length
     if tokenizer is not None:
         segments = getattr(config, "num_segments", 0) > 1
-        files |= tokenizer.files(segments=segments, left="lm" in config.heads and family_of(config) == "gpt")
+        left = "lm" in config.heads if family_of(config) == "gpt" else None
+        files |= tokenizer.files(segments=segments, left=left)
     return files | sentence_files(folder.sentence, dim=getattr(config, "dim", 0), max_length=limit)
 
 

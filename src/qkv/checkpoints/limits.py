@@ -23,8 +23,9 @@ def check_limits(config: Any, tensors: Mapping[str, Tensor]) -> None:
             why = "" if layers == SHARED else f", and the weights hold {layers} tensors in all"
             raise UsageError(f"{name} {getattr(config, name)} is too large{why}")
     largest = max((tensor.numel() for tensor in tensors.values()), default=0)
-    for field in dataclasses.fields(config):
-        _check(field.name, getattr(config, field.name), largest)
+    for part in (config, getattr(config, "position", None)):
+        for field in dataclasses.fields(part) if part is not None else ():
+            _check(field.name, getattr(part, field.name), largest)
     vocabulary = getattr(config, "vocab_size", 0)
     for name in ("start_id", "end_id", "pad_id"):
         number = getattr(config, name, None)
@@ -37,7 +38,7 @@ def _check(name: str, value: Any, largest: int) -> None:
         return
     if isinstance(value, int):
         # Every size is a side of some tensor, but for lengths, which may be computed.
-        most = max(LENGTH, largest) if name == "max_length" else max(SHARED, largest)
+        most = max(LENGTH if name in ("max_length", "max_distance") else SHARED, largest)
         if not 0 <= value <= most:
             raise UsageError(f"{name} {value} must be from 0 to {most} with these weights")
     elif not math.isfinite(value) or value < 0:

@@ -95,13 +95,15 @@ def _move(stage: Path, target: Path, moved: list[str]) -> None:
         for name in new:
             if (stage / name).is_file() and _within(target, name):
                 (target / name).parent.mkdir(exist_ok=True)
-                disk.rename(stage / name, target / name)
+                with contextlib.suppress(FileNotFoundError):  # another process finishes the same update
+                    disk.rename(stage / name, target / name)
                 moved.append(name)
         for name in _stale(target, set(new)):
             disk.remove(target / name)
         for place in {target, *((target / name).parent for name in new)}:
             disk.sync(place)
-        disk.rename(stage / DIGESTS, target / DIGESTS)
+        with contextlib.suppress(FileNotFoundError):
+            disk.rename(stage / DIGESTS, target / DIGESTS)
     disk.remove(stage)
     disk.sync(target)
 

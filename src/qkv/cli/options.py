@@ -22,7 +22,9 @@ FILE = typer.Option(
     show_default=False,
 )
 POOLING = typer.Option(
-    help="How token states become one vector: mean or first. Default: what the folder says.", show_default=False
+    help="How token states become one vector: mean, first, last, max, mean_sqrt or weighted_mean. Default: what the "
+    "folder says.",
+    show_default=False,
 )
 JSON = typer.Option("--json", help="Print JSON, one object per line.")
 DEVICE = typer.Option(help="cpu, cuda or cuda:N. Default: CUDA if it is available.", show_default=False)

@@ -20,6 +20,8 @@ from qkv.nn.positions import (
     SinusoidalPosition,
 )
 
+FARTHEST = 1 << 17  # the largest max_distance: every pass makes a row of twice as many numbers for each head
+
 
 @dataclass(frozen=True, kw_only=True)
 class PositionConfig:
@@ -73,6 +75,12 @@ def _relative(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
 
 def _bucketed(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
     distance, causal = config.max_distance or 128, sizes.causal
+    exact = config.num_buckets // (2 if causal else 4)  # half of them, for each direction, hold one distance
+    if not 1 <= exact < distance:
+        raise UsageError(
+            f"bucketed positions need 4 buckets or more and a max_distance above {max(exact, 1)}, "
+            f"got num_buckets {config.num_buckets} and max_distance {distance}"
+        )
     return BucketedPosition(sizes.num_heads, num_buckets=config.num_buckets, max_distance=distance, causal=causal)
 
 
@@ -105,6 +113,8 @@ def added_position(config: PositionConfig, *, max_length: int, dim: int) -> Adde
 
 def attended_position(config: PositionConfig, sizes: AttentionSizes) -> NoPosition:
     """Build what is done inside the attention of one stack."""
+    if not 0 <= config.max_distance <= FARTHEST:
+        raise UsageError(f"max_distance must be from 0 to {FARTHEST}, got {config.max_distance}")
     return _scheme(config).attended(config, sizes)
 
 

@@ -179,20 +179,21 @@ class TextTokenizer:
         """A digest of everything that decides the ids."""
         return hashlib.sha256(json.dumps(json.loads(self._inner.to_str()), sort_keys=True).encode()).hexdigest()[:16]
 
-    def files(self, *, segments: bool | None = None, left: bool = False) -> dict[str, bytes]:
+    def files(self, *, segments: bool | None = None, left: bool | None = None) -> dict[str, bytes]:
         """Return tokenizer.json and its settings as the contents of files.
 
         Args:
             segments: whether the model takes segments; as the settings say where it is None.
-            left: fill batches on the left, as a model that continues texts needs it.
+            left: fill batches on the left, as a model that continues texts needs it, or never there; as the settings
+                say where it is None.
         """
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
         settings |= token_settings(self._inner, self.settings)
         if segments is not None:  # the library's default has segments, and models without them take them for tokens
             kinds = ["token_type_ids"] if segments else []
             settings["model_input_names"] = ["input_ids", *kinds, "attention_mask"]
-        if left:
-            settings = {"padding_side": "left"} | settings
+        if left is not None:  # a model that was trained from one that continues texts brings that one's side along
+            settings["padding_side"] = settings.get("padding_side", "left") if left else "right"
         text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
         return {"tokenizer.json": self._inner.to_str(pretty=True).encode(), "tokenizer_config.json": text.encode()}
 

@@ -80,6 +80,8 @@ def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Config:
     if architecture not in TASKS:
         raise QkvError(f"no head for the architecture {architecture} (known: {', '.join(TASKS)})")
     heads, decoder, _ = TASKS[architecture]
+    if decoder and (raw.get("decoder_start_token_id") or 0) != 0:
+        raise QkvError(f"decoder_start_token_id {raw['decoder_start_token_id']!r} is not known for t5 (allowed: 0)")
     feedforward = raw.get("feed_forward_proj", "relu")
     if feedforward.startswith("gated-") and feedforward not in ("gated-gelu", "gated-silu"):
         raise QkvError(f"feed_forward_proj {feedforward!r} is not known (allowed: relu, gelu, gated-gelu, gated-silu)")
