@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from qkv.checkpoints.folder import Folder, read_folder
-from qkv.common import disk
 from qkv.common.config import override
 from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
@@ -21,6 +20,7 @@ from qkv.data.labelled import find_columns
 from qkv.data.store import Store
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
 from qkv.runs.stores import stores
 from qkv.tasks.base import Context, Task
 from qkv.tasks.classify import columns
@@ -85,14 +85,13 @@ def reading(recipe: Recipe) -> DataConfig:
 
 def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokenizer:
     """Train a tokenizer on the training texts, once."""
-    kept = folder / "tokenizer"
-    if (found := TextTokenizer.find(kept)) is not None:
+    if (found := find_tokenizer(folder)) is not None:
         return found
     say(f"training a {recipe.tokenizer.kind} tokenizer")
     config = replace(recipe.tokenizer, specials=task.specials)
     with Bar("reading texts") as bar:
         tokenizer = train_tokenizer(bar.each(task.texts(recipe.data.train, recipe.data)), config)
-    disk.replace_folder(kept, tokenizer.files(), manifest=False)
+    keep_tokenizer(folder, tokenizer)
     return tokenizer
 
 

@@ -15,10 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from qkv.checkpoints.folder import Folder, folder_files, write_folder
 from qkv.common import disk
+from qkv.common.errors import system_errors
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
 from qkv.data.packing import Staged
@@ -32,7 +34,7 @@ from qkv.recipes.schema import Recipe, Say
 from qkv.runs.class_rates import check_biases, match_rates
 from qkv.runs.no_answer import choose_threshold
 from qkv.runs.prepare import Prepared, prepare, reading
-from qkv.runs.run_folder import claim
+from qkv.runs.run_folder import claim, held
 from qkv.runs.stores import valid_questions
 from qkv.tasks.answer import AnswerTask
 from qkv.tokenizers.text import TextTokenizer
@@ -46,6 +48,11 @@ def run_recipe(recipe: Recipe, *, resume: bool = False, device: str | None = Non
     """Train what a recipe says."""
     check(recipe)
     where = find_device(device)
+    with system_errors(), held(Path(recipe.out)):
+        return _run(recipe, where, resume, device, say)
+
+
+def _run(recipe: Recipe, where: torch.device, resume: bool, device: str | None, say: Say) -> Outcome:
     folder = Path(recipe.out)
     new = claim(folder, recipe, resume)
     try:
