@@ -19,7 +19,6 @@ KILLED = 9
 CHANGES = ["train.steps=12", "train.validate_every=1", "train.save_every=2", "train.workers=0", "log.track=none"]
 CHANGES += ["optim.lr=0.3", "train.patience=2", "tokenizer.vocab_size=60"]
 CHANGES += ["model.set.dim=16", "model.set.ff_dim=16", "model.set.num_layers=1", "model.set.dropout=0.1"]
-CHANGES += os.environ.get("KILL_CHANGES", "").split()
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 CHANGING = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink")
 
@@ -102,7 +101,7 @@ def main(root: Path, first: int, stride: int) -> None:
     forked(lambda: run(root / "whole", resume=False))
     total = int((root / "whole.calls").read_text())
     found = {"calls": total, "whole": left(root / "whole"), "kills": {}}
-    for number in range(first if first > 0 else total + first, total + 1, stride):
+    for number in range(first, total + 1, stride):
         folder = root / str(number)
         killed = forked(partial(run, folder, resume=False, kill=number))
         resumed = forked(partial(run, folder, resume=True))

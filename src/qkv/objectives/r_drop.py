@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.common.batch import Images, Tokens
-from qkv.common.errors import UsageError
+from qkv.common.config import check_range
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives import fused
@@ -29,8 +29,7 @@ class Passes:
     part: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if self.r_drop < 0:
-            raise UsageError(f"r_drop must not be below 0, got {self.r_drop}")
+        check_range("r_drop", self.r_drop, 0)
 
     def asked(self, batch: Any) -> Tensor:
         """Count the targets of one pass."""
@@ -61,6 +60,10 @@ class Agreeing(Passes):
     """
 
     smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("smoothing", self.smoothing, 0, below=1)
 
     def wanted(self, batch: Any) -> Tensor:
         """Return the classes that are wanted. Shape: [T]."""
