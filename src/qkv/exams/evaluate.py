@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 
-from qkv.common.errors import UsageError
+from qkv.common.errors import UsageError, system_errors
 from qkv.data.config import DataConfig
 from qkv.evaluation.score import Score
 from qkv.exams import labels as exam_labels
@@ -26,6 +26,7 @@ BY_HEAD: dict[str, Evaluator] = {
 }
 
 
+@system_errors()
 def evaluate(
     model: Model,
     paths: Sequence[str],

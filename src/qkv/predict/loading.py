@@ -10,7 +10,8 @@ import torch
 
 from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
-from qkv.common.errors import UsageError, unknown
+from qkv.common import disk
+from qkv.common.errors import UsageError, system_errors, unknown
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
 from qkv.predict.device import find_device
@@ -20,6 +21,7 @@ from qkv.predict.model import Model
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # one model folder for each built-in name
 
 
+@system_errors()
 def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto", dtype: str = "float32") -> Model:
     """Load a model folder, written by qkv or by `transformers`.
 
@@ -44,6 +46,7 @@ def load(folder: str | Path, *, device: str | None = None, kernel: str = "auto",
 def find(folder: str | Path) -> Path:
     """Return the folder that a path or the name of a built-in model means; a path goes before a name."""
     path = Path(folder)
+    disk.recover(path)
     if os.path.exists(path):
         return path
     names = built_in()

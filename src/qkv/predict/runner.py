@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.common.batch import Images, Pairs, Tokens
-from qkv.common.errors import Shortened, UsageError
+from qkv.common.errors import Shortened, UsageError, system_errors
 from qkv.common.outputs import Hidden
 from qkv.models import catalogue
 from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
@@ -132,6 +132,7 @@ class Runner:
         """Return what `qkv info` prints."""
         return describe(self.config, self._folder, self.device, self.kernel)
 
+    @system_errors()
     def save(self, folder: str | Path, *, dtype: str = "float32") -> None:
         """Write the model folder; float16 and bfloat16 take half the space."""
         write_folder(self._folder, folder, dtype=dtype)

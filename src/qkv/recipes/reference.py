@@ -43,9 +43,9 @@ A run's folder is a model folder, with more beside the model:
 - `inputs.json`: digests of the training and validation files and of `model.init`. A run resumes only with the files it
   began with; the tokenizer and, with `train.patience`, `best/` must be unchanged too.
 
-One run at a time trains in a folder: a second one is refused. Ctrl-C or SIGTERM saves the run and ends it with exit code
-1, so that it can be resumed; a second Ctrl-C stops it at once. Exit codes of `qkv`: 0 done, 1 failed or stopped and
-resumable, 2 wrong usage, 130 stopped with Ctrl-C, 143 stopped by SIGTERM.
+One run at a time trains in a folder: a second one is refused. Ctrl-C or SIGTERM saves the run and ends it with exit
+code 1, so that it can be resumed; a second Ctrl-C stops it at once. Exit codes of `qkv`: 0 done, 1 failed or stopped
+and resumable, 2 wrong usage, 130 stopped with Ctrl-C, 143 stopped by SIGTERM.
 
 ## Shipped recipes
 
