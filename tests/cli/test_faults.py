@@ -96,9 +96,9 @@ def test_training(shell: Callable[..., Any], faults: Faults, tmp_path: Path, str
         if result.code:
             again = shell(*arguments(tmp_path, tmp_path / str(number)), "--resume")
             assert again.code == 0, again.err
+            assert not list((tmp_path / str(number)).rglob(".*"))
         model = (tmp_path / str(number) / "model.safetensors").read_bytes()
         assert model == (tmp_path / "1" / "model.safetensors").read_bytes()
-        assert not list((tmp_path / str(number)).rglob(".*"))
 
     assert sweep(faults, tmp_path, command, stride, after) >= 2
 

@@ -153,6 +153,17 @@ def replace_folder(target: Path, files: dict[str, bytes], *, manifest: bool) -> 
             sync(folder)
 
 
+def update_folder(folder: Path, files: dict[str, bytes]) -> None:
+    """Replace some files of a folder: one after the other, or where there is a manifest all at once."""
+    if not (folder / MANIFEST).is_file():
+        for name, data in files.items():
+            replace_file(folder / name, data)
+        return
+    there = (path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    kept = {str(path.relative_to(folder)): path.read_bytes() for path in there}
+    replace_folder(folder, kept | files, manifest=True)
+
+
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """Give a name for a new folder of synced files, which then takes the place of `target`."""

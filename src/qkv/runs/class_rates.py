@@ -49,8 +49,7 @@ def match_rates(prepared: Prepared, *, device: str | None, say: Say) -> None:
         assert biases is not None
         with torch.no_grad():
             biases += torch.from_numpy(offsets).to(biases)
-        for name, data in folder_files(found).items():
-            disk.replace_file(place / name, data)
+        disk.update_folder(place, folder_files(found))
         if place == prepared.folder:
             facts = zip(prepared.context.labels, rates(scores), rates(scores + offsets), shares, strict=True)
             most = sorted(facts, key=lambda fact: -fact[3])[:SHOWN]

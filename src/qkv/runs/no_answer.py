@@ -31,7 +31,7 @@ def choose_threshold(folder: Path, asked: Sequence[Question], *, device: str | N
         with Bar("choosing when there is no answer", total=len(asked)) as bar:
             threshold = best_threshold(bar.each(_answered(Model(found, device=device), asked)))
         config = folder_files(replace(found, no_answer_threshold=threshold))["config.json"]
-        disk.replace_file(place / "config.json", config)
+        disk.update_folder(place, {"config.json": config})
         if place == folder:
             say(f"no answer is given where its score less that of the best span is above {threshold:.2f}")
 
