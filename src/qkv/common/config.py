@@ -110,7 +110,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
 
 
 def _check_size(value: float, where: str) -> None:
-    """Stop numbers that no machine word holds, and what is no number."""
+    """Refuse whole numbers that do not fit in 64 bits, NaN and infinities."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise UsageError(f"{where} takes a number of at most 63 bits, got one of {value.bit_length()} bits")
     if not math.isfinite(value):
