@@ -77,19 +77,21 @@ def test_a_reader_that_goes_away_ends_it_without_a_word() -> None:
     assert process.returncode == 1
 
 
-def test_out_goes_through_links_and_never_over_devices(tmp_path: Path, shell: Callable[..., Any]) -> None:
+def test_out_goes_through_links_and_never_over_devices(
+    tmp_path: Path, shell: Callable[..., Any], null_device: Path
+) -> None:
     write_data(tmp_path)
     run = tmp_path / "run"
     assert shell(*arguments(tmp_path, run)).code == 0
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     answer = shell("translate", run, "ab", "--max-length", 3).out
-    before = os.stat("/dev/null")
-    for out in ("/dev/null", tmp_path / "link"):
+    before = null_device.stat()
+    for out in (null_device, tmp_path / "link"):
         assert shell("translate", run, "ab", "--max-length", 3, "--out", out).code == 0
-    assert os.path.samestat(os.stat("/dev/null"), before)
+    assert os.path.samestat(null_device.stat(), before)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == answer
-    assert shell("translate", run, "ab", "--max-length", 3, "--out", "/dev/stdout").out == answer
+    assert shell("translate", run, "ab", "--max-length", 3, "--out", "/dev/fd/1").out == answer
     refused = shell("translate", run, "ab", "--out", run)
     assert (refused.code, refused.err) == (2, f"qkv: {run} is a folder: name a plain file instead\n")
