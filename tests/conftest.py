@@ -1,6 +1,9 @@
 """What several rooms of the tests share: a repeatable start and one tiny model folder."""
 
+import os
+import stat
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,3 +64,17 @@ def bert_folder(tmp_path_factory, tiny_bert, wordpiece):
     wordpiece().save(str(folder / "tokenizer.json"))
     (folder / "qkv_digests.json").unlink(missing_ok=True)  # tests edit its copies
     return folder
+
+
+@pytest.fixture
+def null_device(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A device like /dev/null. Root gets one of its own: code that fails the test would destroy the machine's."""
+    if os.geteuid():
+        return Path("/dev/null")
+    place = tmp_path_factory.mktemp("dev") / "null"
+    try:
+        os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        place.write_bytes(b"x")
+    except PermissionError:
+        pytest.skip("root may make no device here")
+    return place

@@ -52,7 +52,7 @@ def test_without_a_gradient_there_is_one_pass() -> None:
     batch = Labelled(Tokens.of(SENTENCES), torch.tensor([0, 1, 1]))
     with torch.no_grad():
         assert set(Classify(r_drop=1.0)(model, batch)) == {"classify"}
-    with pytest.raises(UsageError, match="r_drop must not be below 0"):
+    with pytest.raises(UsageError, match="r_drop must be at least 0"):
         Classify(r_drop=-1.0)
 
 
@@ -70,7 +70,7 @@ def test_tags_of_two_passes_agree_where_they_are_asked_for() -> None:
     torch.testing.assert_close(weighted(losses, objective.weights), (nll + 4.0 * kl) / 2, atol=1e-5, rtol=1e-5)
     with torch.no_grad():
         assert set(objective(model, batch)) == {"tag"}
-    with pytest.raises(UsageError, match="r_drop must not be below 0"):
+    with pytest.raises(UsageError, match="r_drop must be at least 0"):
         Tag(r_drop=-1.0)
 
 
@@ -94,5 +94,5 @@ def test_starts_and_ends_of_two_passes_agree_within_each_sequence() -> None:
     assert {name: int(loss.count) for name, loss in losses.items()} == {"span": 4, "r_drop": 2}
     with torch.no_grad():
         assert set(objective(model, batch)) == {"span"}
-    with pytest.raises(UsageError, match="r_drop must not be below 0"):
+    with pytest.raises(UsageError, match="r_drop must be at least 0"):
         AnswerSpan(r_drop=-1.0)

@@ -89,5 +89,5 @@ def test_agreement_needs_dropout_and_a_gradient() -> None:
     close(Translate(r_drop=5.0)(model, batch)["r_drop"].total, 0.0)
     with torch.no_grad():
         assert list(Translate(r_drop=5.0)(model, batch)) == ["translate"]
-    with pytest.raises(UsageError, match=r"got -1\.0"):
+    with pytest.raises(UsageError, match="got -1"):
         Translate(r_drop=-1.0)

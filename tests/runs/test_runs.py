@@ -254,7 +254,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("objective.r_drop=-1", "r_drop must not be below 0"),
+        ("objective.r_drop=-1", "r_drop must be at least 0"),
         ("data.dropout=0.2", "dropout is for BPE tokenizers"),
         ("model.set={num_segments=-1}", "num_segments must not be below 0, got -1"),
     ],

@@ -114,11 +114,48 @@ def test_a_run_that_cannot_be_saved_says_what_to_change(tmp_path: Path) -> None:
         train(job(tmp_path, objective=Sick(set(range(8, 10_000)))), CONFIG, OPTIM)
 
 
+def test_a_short_run_without_one_finite_loss_fails(tmp_path: Path) -> None:
+    with pytest.raises(QkvError, match=r"none of the 3 steps had a finite loss: lower optim\.lr"):
+        train(job(tmp_path, total=3, objective=Sick({1, 2, 3})), CONFIG, OPTIM)
+
+
+def test_a_model_that_is_not_finite_is_named_before_a_step(tmp_path: Path) -> None:
+    broken = model()
+    with torch.no_grad():
+        broken[3].weight[0, 2] = float("nan")  # type: ignore[index,operator]
+    with pytest.raises(QkvError, match=r"the model to start from is broken: 3\.weight holds values that are not"):
+        train(job(tmp_path, total=3, model=broken), CONFIG, OPTIM)
+    assert not (tmp_path / "final.pt").exists()
+
+
+def test_a_model_that_ends_not_finite_is_not_written(tmp_path: Path) -> None:
+    class Breaking(Squares):
+        def __call__(self, module: Any, batch: Any) -> Any:
+            found = super().__call__(module, batch)
+            module[3].bias.data.fill_(float("inf"))
+            return found
+
+    with pytest.raises(QkvError, match=r"the trained model is broken: 3\.bias"):
+        train(job(tmp_path, total=1, valid=None, objective=Breaking()), TrainConfig(), OPTIM)
+    assert not (tmp_path / "final.pt").exists()
+
+
 def test_early_stopping(tmp_path: Path) -> None:
     config = TrainConfig(validate_every=2, save_every=50, patience=3)
     outcome = train(job(tmp_path, total=400), config, OptimConfig(lr=1e-12, warmup=0))
     assert outcome.reason == "early"
     assert outcome.step < 400
+
+
+def test_a_run_that_stopped_early_takes_no_more_steps_when_it_is_resumed(tmp_path: Path) -> None:
+    """As after a kill while the best weights are copied: an objective that counts its calls would learn otherwise."""
+    config = TrainConfig(validate_every=5, save_every=50, patience=3)
+    outcome = train(job(tmp_path, total=60, objective=Astray(20)), config, OPTIM)
+    best = final(tmp_path)
+    (tmp_path / "final.pt").unlink()
+    again = train(job(tmp_path, total=60, objective=Astray(0)), config, OPTIM, resume=True)
+    assert (again.reason, again.step, again.best) == ("early", outcome.step, outcome.best)
+    assert equal(final(tmp_path), best)
 
 
 @pytest.mark.parametrize("patience", [0, 3])

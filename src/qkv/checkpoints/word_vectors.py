@@ -10,7 +10,6 @@ A name that ends in .bin is binary.
 from __future__ import annotations
 
 import gzip
-import os
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -164,21 +163,12 @@ def _binary(rows: Rows) -> Iterator[bytes]:
 
 
 def _write(file: Path, parts: Iterator[bytes], zipped: bool) -> None:
-    work = file.with_name(f".{file.name}.{os.getpid()}.new")
-    try:
-        with disk.no_space(str(file)):
-            with work.open("wb") as raw:
-                if zipped:  # without name and time, so that the same vectors are the same bytes
-                    with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as out:
-                        out.writelines(parts)
-                else:
-                    raw.writelines(parts)
-                raw.flush()
-                os.fsync(raw.fileno())
-            disk.rename(work, file)
-            disk.sync(file.parent)
-    finally:
-        disk.remove(work)
+    with disk.streaming(file) as raw, disk.no_space(str(file)):
+        if zipped:  # without name and time, so that the same vectors are the same bytes
+            with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as out:
+                out.writelines(parts)
+        else:
+            raw.writelines(parts)
 
 
 def _tokenizer(words: list[str]) -> TextTokenizer:

@@ -1,12 +1,17 @@
 """The `qkv` command: answers go to standard output, progress and messages to standard error.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage. A command parses, calls one function, prints.
+Exit codes: 0 done; 1 failed, or a run that a signal stopped and that can be resumed; 2 wrong usage; 130 stopped with
+Ctrl-C, 143 by SIGTERM. A command parses, calls one function, prints.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import warnings
 from collections import Counter
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +19,7 @@ import typer
 from qkv.cli import glue, reading, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
 from qkv.cli.texts import print_line, print_message, print_note
-from qkv.common.errors import QkvError, Shortened
+from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
@@ -122,7 +127,11 @@ def train(
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Train a model from files to a folder, as a recipe says."""
+    """Train a model from files to a folder, as a recipe says.
+
+    Ctrl-C or SIGTERM saves the run, which then ends with exit code 1: go on with --resume. A second Ctrl-C stops it at
+    once with exit code 130.
+    """
     from qkv.cli.lines import json_line
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
@@ -145,6 +154,8 @@ def train(
         plain += f"\n{table(scores)}"
     facts = found | {"energy": outcome.energy} | ({"test": report(scores)} if scores else {})
     print_line(json_line(facts) if as_json else plain)
+    if not outcome.finished:
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --json")
@@ -191,14 +202,60 @@ def run() -> None:
 
     warnings.showwarning = show
     warnings.simplefilter("always", Shortened)  # the same number in two batches is not the same warning
+    before = signal.signal(signal.SIGTERM, _terminated)
+    try:
+        with system_errors():
+            code = _call()
+    except QkvError as error:
+        _say(str(error))
+        code = error.exit_code
+    except Terminated:
+        _say("stopped by SIGTERM")
+        code = 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for what, cut in shortened.items():
+            _say(f"{cut:,} of the {what}")
+    _drop_unwritten()
+    if code:
+        raise SystemExit(code)
+
+
+class Terminated(BaseException):
+    """Somebody stopped the command; unfinished files are removed on the way out."""
+
+
+def _terminated(*_: object) -> None:
+    raise Terminated
+
+
+def _call() -> int:
+    """Run the command and return its exit code."""
     try:
         app()
-    except QkvError as error:
-        print_message(error)
-        raise SystemExit(error.exit_code) from None
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
     except KeyboardInterrupt:
-        print_message("stopped")
-        raise SystemExit(130) from None
-    finally:
-        for what, cut in shortened.items():
-            print_message(f"{cut:,} of the {what}")
+        code = 130
+    except OSError as error:
+        if error.filename is None and not isinstance(error, BrokenPipeError):  # files are written where they are named
+            raise QkvError(f"standard input or output failed: {reason_of(error)}") from None
+        raise
+    if code == 130:
+        _say("stopped")
+    return code
+
+
+def _say(message: str) -> None:
+    with suppress(OSError):
+        print_message(message)
+
+
+def _drop_unwritten() -> None:
+    """Drop what could not be written, so that Python does not try again at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

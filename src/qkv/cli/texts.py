@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from qkv.common import disk
-from qkv.common.errors import QkvError, UsageError
+from qkv.common.errors import UsageError
 from qkv.common.terminal import one_line, visible
 from qkv.data.files import bounded_lines, read_lines
 
@@ -98,20 +98,8 @@ def opened(out: str | None) -> Iterator[Callable[[str], None]]:
         yield print_line
         return
     file = Path(out)
-    if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"{file} cannot be written: it must name a file in a folder that exists")
-    work = file.with_name(f".{file.name}.{os.getpid()}.new")
-    try:
-        with work.open("wb") as stream:
-            yield lambda line: _write(stream.write, f"{line}\n".encode("utf-8", "replace"), file)
-            stream.flush()
-            os.fsync(stream.fileno())
-        disk.rename(work, file)
-        disk.sync(file.parent)
-    except OSError as error:
-        raise QkvError(f"{file} could not be written: {error.strerror or error}; what was there is untouched") from None
-    finally:
-        disk.remove(work)
+    with disk.streaming(file) as stream:
+        yield lambda line: _write(stream.write, f"{line}\n".encode("utf-8", "replace"), file)
 
 
 def _write(write: Callable[[bytes], int], data: bytes, file: Path) -> None:

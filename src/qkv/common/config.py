@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 import types
 import typing
@@ -100,6 +101,8 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if typing.get_origin(hint) is tuple:
         values = value if isinstance(value, list | tuple) else (value,)  # one is a list of one
         return tuple(_coerce(typing.get_args(hint)[0], one, where) for one in values)
+    if hint in (int, float) and isinstance(value, int | float):
+        _check_size(value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > sys.float_info.max:
             raise UsageError(f"{where} takes a number, got {show(value)}, which is too large")
@@ -107,6 +110,21 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise UsageError(f"{where} takes {_said(hint)}, got {show(value)}")
     return value
+
+
+def _check_size(value: float, where: str) -> None:
+    """Refuse whole numbers that do not fit in 64 bits, NaN and infinities."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise UsageError(f"{where} takes a number of at most 63 bits, got one of {value.bit_length()} bits")
+    if not math.isfinite(value):
+        raise UsageError(f"{where} takes a finite number, got {value}")
+
+
+def check_range(name: str, value: float, least: float, below: float = math.inf) -> None:
+    """Stop a number that is not from `least` to just below `below`."""
+    if not least <= value < below:
+        most = "" if below == math.inf else f" and below {below:g}"
+        raise UsageError(f"{name} must be at least {least:g}{most}, got {value:g}")
 
 
 def _said(hint: type) -> str:

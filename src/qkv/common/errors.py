@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -16,6 +17,10 @@ class UsageError(QkvError):
     """The caller asked for something that does not exist or cannot be."""
 
     exit_code = 2
+
+
+class StorageError(QkvError):
+    """The system refused to read or write: no permission, no space, a disk that fails."""
 
 
 class Shortened(UserWarning):
@@ -47,3 +52,20 @@ def show(value: object, length: int = 200) -> str:
     except (RecursionError, ValueError):  # nested too deeply, or an integer of thousands of digits
         text = f"a {type(value).__name__} that is too large to print"
     return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def reason_of(error: OSError) -> str:
+    """Return what the system says, without the number and the name."""
+    return error.strerror or str(error) or type(error).__name__
+
+
+@contextmanager
+def system_errors() -> Iterator[None]:
+    """Turn an error of the system into one sentence; also a decorator. A broken pipe is the caller's own to handle."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = f"{error.filename} cannot be used" if error.filename else "the system failed to read or write"
+        raise StorageError(f"{place}: {reason_of(error)}") from error

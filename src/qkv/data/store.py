@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from qkv.common import disk
 from qkv.common.errors import UsageError, unknown
 from qkv.data.store_manifest import DTYPES, MANIFEST, OFFSETS, check_file, damaged, files, read_manifest
 from qkv.data.store_writer import CHUNK_ROWS, Array, Row, Writer
@@ -57,7 +58,8 @@ class Store:
             key: says what the rows were made from.
             progress: told how many rows are written, now and then and at the end.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        with disk.no_space(str(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
         writer = Writer(folder)
         try:
             for row in rows:

@@ -63,7 +63,10 @@ class Writer:
         An old manifest goes first and the new one comes last: without one there is no store, so a crash leaves no half
         of one. Where another process wrote the same rows meanwhile, each file is replaced by its like.
         """
-        manifest, old = self._finish(key), self._old()
+        with disk.no_space(str(self.folder)):
+            self._publish(self._finish(key), self._old())
+
+    def _publish(self, manifest: dict[str, Any], old: dict[str, Any] | None) -> None:
         if old != manifest:
             disk.remove(self.folder / MANIFEST)
             for name, _, _ in files(old) if old else ():
@@ -83,8 +86,9 @@ class Writer:
         if not row:
             raise UsageError("row 0 has no columns")
         check_names(row)
-        for name in row:
-            self._columns[name] = _Column(self.folder, name)
+        with disk.no_space(str(self.folder)):
+            for name in row:
+                self._columns[name] = _Column(self.folder, name)
 
     def _flush(self) -> None:
         for column in self._columns.values():
@@ -167,7 +171,7 @@ class _File:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self.part = disk.unfinished(path)
         self.handle = FileIO(self.part, "w")
         self.digest = hashlib.sha256()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 
-from qkv.common.errors import UsageError
+from qkv.common.errors import UsageError, system_errors
 from qkv.data.config import DataConfig
 from qkv.evaluation.score import Score
 from qkv.predict import Model
@@ -15,6 +15,7 @@ from qkv.tasks.exam import Exam
 from qkv.tasks.table import TASKS
 
 
+@system_errors()
 def evaluate(
     model: Model,
     paths: Sequence[str],

@@ -29,6 +29,10 @@ class Match:
 
     scale: float = 20.0
 
+    def __post_init__(self) -> None:
+        if self.scale <= 0:
+            raise UsageError(f"scale must be above 0, got {self.scale:g}")
+
     @property
     def weights(self) -> dict[str, float]:
         """One part."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from qkv.common.config import check_range
 from qkv.common.errors import UsageError, unknown
 from qkv.objectives.parts import Losses, Objective
 
@@ -27,6 +28,8 @@ class Mixture:
     def __post_init__(self) -> None:
         if not self.objectives:
             raise UsageError("a mixture needs at least one objective")
+        for name, (_, weight) in self.objectives.items():
+            check_range(f"the weight of {name}", weight, 0)
 
     @property
     def weights(self) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from qkv.common.errors import UsageError
+from qkv.common.config import check_range
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives import fused
@@ -28,8 +28,7 @@ class RDrop:
     part: ClassVar[str]
 
     def __post_init__(self) -> None:
-        if self.r_drop < 0:
-            raise UsageError(f"r_drop must not be below 0, got {self.r_drop}")
+        check_range("r_drop", self.r_drop, 0)
 
     def num_targets(self, batch: Any) -> Tensor:
         """Count the targets of one pass."""
@@ -60,6 +59,10 @@ class CrossEntropy(RDrop):
     """
 
     smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("smoothing", self.smoothing, 0, below=1)
 
     def targets(self, batch: Any) -> Tensor:
         """Return the target classes. Shape: [T]."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.common.batch import Masked, Tokens
+from qkv.common.config import check_range
 from qkv.common.errors import UsageError
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import binary_cross_entropy, cross_entropy
@@ -49,6 +50,7 @@ class ReplacedToken:
     def __post_init__(self) -> None:
         if self.temperature <= 0:
             raise UsageError(f"temperature must be above 0, got {self.temperature}")
+        check_range("weight", self.weight, 0)
 
     @property
     def weights(self) -> dict[str, float]:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.common.batch import Counted, Words
+from qkv.common.config import check_range
 from qkv.common.outputs import LossOutput
 from qkv.objectives.parts import IGNORED, Losses, count_targets
 
@@ -82,6 +83,10 @@ class Glove:
 
     x_max: float = 100.0
     alpha: float = 0.75
+
+    def __post_init__(self) -> None:
+        check_range("x_max", self.x_max, 1)
+        check_range("alpha", self.alpha, 0)
 
     @property
     def weights(self) -> dict[str, float]:

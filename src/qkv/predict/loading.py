@@ -11,7 +11,7 @@ import torch
 from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
-from qkv.common.errors import UsageError, unknown
+from qkv.common.errors import UsageError, system_errors, unknown
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
 from qkv.predict.device import bound_primitives, find_device
@@ -21,6 +21,7 @@ from qkv.predict.model import Model
 PRETRAINED = Path(__file__).parents[1] / "pretrained"  # one model folder for each built-in name
 
 
+@system_errors()
 def load(
     folder: str | Path,
     *,

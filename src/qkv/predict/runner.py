@@ -16,7 +16,7 @@ from torch import Tensor
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.checkpoints.sentence import SentenceModel
 from qkv.common.batch import Images, Pairs, Tokens
-from qkv.common.errors import Shortened, UsageError
+from qkv.common.errors import Shortened, UsageError, system_errors
 from qkv.common.outputs import Hidden
 from qkv.common.unicode import well_formed
 from qkv.models import catalogue
@@ -136,6 +136,7 @@ class Runner:
         """Return what `qkv info` prints."""
         return describe(self.config, self._folder, self.device, self.kernel)
 
+    @system_errors()
     def save(self, folder: str | Path, *, dtype: str = "float32") -> None:
         """Write the model into a folder: a new one, or that of another model or of a run.
 

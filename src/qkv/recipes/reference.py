@@ -32,7 +32,13 @@ The folder of a run is a model folder that you can load, with these files next t
   change `out`, `data.cache`, `[log]`, and `workers`, `keep`, `log_every` and `carbon_intensity` of `[train]`;
 - `metrics.jsonl` and `energy.json`: the metrics and the energy used;
 - `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
-- `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples.
+- `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples;
+- `inputs.json`: digests of the training and validation files and of `model.init`. A run resumes only with the files it
+  began with; the tokenizer and, with `train.patience`, `best/` must be unchanged too.
+
+One run at a time trains in a folder: a second one is refused. Ctrl-C or SIGTERM saves the run and ends it with exit
+code 1, so that you can resume it; a second Ctrl-C stops it at once. Exit codes of `qkv`: 0 done, 1 failed or stopped
+and resumable, 2 wrong usage, 130 stopped with Ctrl-C, 143 stopped by SIGTERM.
 
 ## Shipped recipes
 

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from qkv.checkpoints.folder import Folder, read_folder
-from qkv.common import disk
 from qkv.common.config import override
 from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
@@ -19,6 +18,7 @@ from qkv.models import catalogue
 from qkv.recipes.check import options_of
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.own import Own
+from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
 from qkv.runs.stores import stores
 from qkv.tasks.base import Context, Task
 from qkv.tasks.table import read_task
@@ -101,13 +101,12 @@ def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokeni
     """Train a tokenizer on the training texts, once."""
     if recipe.model.init:
         raise UsageError(f"model.init: {recipe.model.init} has no tokenizer, and this task reads text")
-    kept = folder / "tokenizer"
-    if (found := TextTokenizer.find(kept)) is not None:
+    if (found := find_tokenizer(folder)) is not None:
         return found
     say(f"training a {recipe.tokenizer.kind} tokenizer")
     config = replace(recipe.tokenizer, specials=task.specials)
     texts = (text for example in task.examples(task.data.train) for text in task.texts(example))
     with Bar("reading texts") as bar:
         tokenizer = train_tokenizer(bar.each(texts), config)
-    disk.replace_folder(kept, tokenizer.files(), manifest=False)
+    keep_tokenizer(folder, tokenizer)
     return tokenizer

@@ -15,11 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from qkv.checkpoints.folder import Folder, read_folder, write_folder
+from qkv.checkpoints.update import with_digests
 from qkv.checkpoints.weights import WHOLE, weight_bytes
 from qkv.common import disk
+from qkv.common.errors import system_errors
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
 from qkv.data.packing import Staged
@@ -31,7 +34,7 @@ from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
-from qkv.runs.run_folder import claim
+from qkv.runs.run_folder import claim, held
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
@@ -47,6 +50,11 @@ def run_recipe(
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
     check_compile(recipe.train.compile, where)
+    with system_errors(), held(Path(recipe.out)):
+        return _run(recipe, where, resume, say, own)
+
+
+def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> Outcome:
     folder = Path(recipe.out)
     new = claim(folder, recipe, resume)
     try:
@@ -62,11 +70,11 @@ def run_recipe(
     outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
     if outcome.finished and prepared.train is not None:
-        finish_task(prepared, device)
+        finish_task(prepared, str(where))
     return outcome
 
 
-def finish_task(prepared: Prepared, device: str | None) -> None:
+def finish_task(prepared: Prepared, device: str) -> None:
     """Let the task finish the run's model and the one of its best validation."""
     context = prepared.context
     for place in (prepared.folder, prepared.folder / "best"):
@@ -131,7 +139,8 @@ def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
 def _weights_alone(module: nn.Module, where: Path) -> None:
     """Write the weights of a module of the caller's own, which no config describes."""
     where.mkdir(exist_ok=True)
-    disk.replace_file(where / WHOLE, weight_bytes(module.state_dict()))
+    for name, data in with_digests({WHOLE: weight_bytes(module.state_dict())}).items():
+        disk.replace_file(where / name, data)
 
 
 def _limited(tokenizer: TextTokenizer | None, task: Task, config: Any) -> TextTokenizer | None:

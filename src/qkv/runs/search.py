@@ -17,12 +17,13 @@ from typing import Any
 
 from qkv.common import disk
 from qkv.common.config import override, to_toml
-from qkv.common.errors import QkvError
+from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import claim
+from qkv.runs.run_folder import claim, held
 from qkv.tasks.table import find_task
+from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's rate; it comes first, so that it wins where two are alike
@@ -33,6 +34,11 @@ Try = dict[str, Any]  # lr, accuracy, loss and how the run ended; or lr and why 
 def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
     """Train with each rate, and keep the run that is best in validation."""
     check(recipe)
+    with system_errors(), held(Path(recipe.out)):
+        return _search(recipe, resume, device, say)
+
+
+def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
     folder = Path(recipe.out)
     new = claim(folder, recipe, resume, "search.toml")
     try:
@@ -77,7 +83,7 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
     try:
         outcome = run_recipe(override(recipe, changes), resume=folder.is_dir(), device=device, say=say)
     except QkvError as error:
-        if first:
+        if first or isinstance(error, StorageError):  # a full disk says nothing about the rate
             raise
         say(f"learning rate {rate:g} failed: {error}")
         found: Try = {"lr": rate, "failed": str(error)}
@@ -92,8 +98,7 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
 
 def _measured(recipe: Recipe, folder: Path) -> dict[str, float | None]:
     """Read the validation of the weights that a run ended with: the last, or with patience the best."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
-    measured = [line for line in lines if line.get("valid_loss") is not None]
+    measured = [line for line in read_metrics(folder) if line.get("valid_loss") is not None]
     if not measured:
         return {"accuracy": None, "loss": float("inf")}
     line = min(measured, key=lambda line: line["valid_loss"]) if recipe.train.patience else measured[-1]

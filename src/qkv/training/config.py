@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qkv.common.config import check_range
+
+MOST_WORKERS = 256
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -49,6 +53,13 @@ class TrainConfig:
     match_rates: bool = False
     log_every: int = 10
     carbon_intensity: float = 480.0
+
+    def __post_init__(self) -> None:
+        check_range("train.seed", self.seed, 0, below=2**63)
+        check_range("train.workers", self.workers, 0, below=MOST_WORKERS + 1)  # each holds a batch
+        check_range("train.ema", self.ema, 0, below=1)
+        for name in ("validate_every", "save_every", "patience", "carbon_intensity"):
+            check_range(f"train.{name}", getattr(self, name), 0)
 
 
 def every(value: float, total: int) -> int:

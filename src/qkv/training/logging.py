@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from qkv.common import disk
 from qkv.common.progress import Bar
 from qkv.training.trackers import LogConfig, tracker_of
 
 Callback = Callable[[int, dict[str, float]], None]
+METRICS = "metrics.jsonl"
 
 
 class RunLog:
@@ -21,14 +24,15 @@ class RunLog:
         self, folder: Path, config: LogConfig | None = None, *, from_step: int = 0, callbacks: Sequence[Callback] = ()
     ) -> None:
         self.callbacks = callbacks
+        self.file = folder / METRICS
+        kept = [line for line in read_metrics(folder) if line.get("step", 0) <= from_step] if from_step else []
         self.tracker = tracker_of(config or LogConfig(), folder, from_step)
-        self.file = folder / "metrics.jsonl"
-        kept = [line for line in self._lines() if line.get("step", 0) <= from_step] if from_step else []
-        self.file.write_text("".join(json.dumps(line) + "\n" for line in kept), "utf-8")
+        with disk.no_space(str(self.file)):
+            disk.replace_file(self.file, "".join(json.dumps(line) + "\n" for line in kept).encode())
 
     def write(self, step: int, **values: float) -> None:
         """Add one line."""
-        with self.file.open("a", encoding="utf-8") as out:
+        with disk.no_space(str(self.file)), self.file.open("a", encoding="utf-8") as out:
             out.write(json.dumps({"step": step, **values}) + "\n")
         if self.tracker is not None:
             self.tracker.write(step, values)
@@ -40,16 +44,23 @@ class RunLog:
         if self.tracker is not None:
             self.tracker.close()
 
-    def _lines(self) -> list[dict[str, Any]]:
-        if not self.file.is_file():
-            return []
-        found = []
-        for line in self.file.read_text("utf-8").splitlines():
-            try:
-                found.append(json.loads(line))
-            except ValueError:  # a line cut short by a crash
-                break
-        return found
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of metrics.jsonl; the last one, if a crash cut it short, and damaged ones are left out."""
+    file = folder / METRICS
+    lines = file.read_bytes().split(b"\n") if file.is_file() else []
+    found = [line for line in map(_parsed, lines) if line is not None]
+    if damaged := sum(1 for line in lines[:-1] if _parsed(line) is None):
+        warnings.warn(f"{file} is damaged: {damaged} lines cannot be read and are left out", stacklevel=2)
+    return found
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("step", 0), int) else None
 
 
 class Display:

@@ -17,22 +17,22 @@ from typing import Any
 
 import torch
 
-from qkv.checkpoints.state import newest_checkpoint, read_checkpoint, steps
-from qkv.common import disk
-from qkv.common.batch import layouts, move, size
+from qkv.checkpoints.state import newest_checkpoint
+from qkv.common.batch import move, size
 from qkv.common.cuda.recorder import Recorder
 from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.errors import QkvError
 from qkv.objectives.parts import weighted
-from qkv.training.averaging import mean_of
 from qkv.training.config import TrainConfig, every
+from qkv.training.finish import check_weights, finish
 from qkv.training.logging import Display, RunLog
 from qkv.training.optim import OptimConfig
 from qkv.training.peak import work_per_unit
-from qkv.training.run import Job, Run
+from qkv.training.run import Job, Run, ready
 from qkv.training.running_means import RunningMeans, StepResult
 from qkv.training.stopping import Stop
 from qkv.training.trackers import LogConfig
+from qkv.training.validation import check_best, overdue, validate
 
 PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
 ROLL_BACKS = 3  # before it gives up
@@ -61,9 +61,11 @@ def train(
 ) -> Outcome:
     """Train a model to the end, or until it is asked to stop."""
     run = Run(job, config, optim)
+    check_weights(job.model, "the model to start from")
     found = newest_checkpoint(run.root, job.say) if resume else None
     if found is not None:
         run.restore(found)
+        check_best(run)
         job.say(f"resumed from step {run.step}")
     written = RunLog(job.folder, log, from_step=run.step, callbacks=job.callbacks)
     try:
@@ -72,7 +74,7 @@ def train(
     finally:
         written.close()
     if reason in FINISHED:
-        _finish(run)
+        finish(run)
     else:
         run.save()
         job.say(f"{reason}: saved at step {run.step} of {job.total}; go on with --resume")
@@ -82,17 +84,17 @@ def train(
 def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     """Take steps until the end, an early stop or a signal."""
     job, config = run.job, run.train
-    validate, save = every(config.validate_every, job.total), every(config.save_every, job.total)
+    validating, saving = every(config.validate_every, job.total), every(config.save_every, job.total)
     batches, recorder = job.batches(run.position), recorder_of(run)
     tally, waiting = RunningMeans(work_per_unit(run)), list[StepResult]()
-    while run.step < job.total:
+    while run.step < job.total and not overdue(run):
         if stop.asked:
             _settle(run, waiting, tally)
             return stop.asked
         share = run.rate()
         waiting.append(one_step(run, batches, recorder))
         last = run.step == job.total
-        logs, validates, saves = (last or run.step % n == 0 for n in (config.log_every, validate, save))
+        logs, validates, saves = (last or run.step % n == 0 for n in (config.log_every, validating, saving))
         if not _settle(run, waiting, tally, but=0 if logs or validates or saves else 1):
             batches, waiting = _roll_back(run, show), []
             recorder = recorder_of(run)  # the optimizer is a new one
@@ -100,11 +102,11 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
         show.step(run.step, tally.facts())
         if logs:
             log.write(run.step, rate=share, skipped=run.skipped, **tally.take())
-        if validates and job.valid is not None and _validate(run, log, show):
-            return "early"
-        if saves:
+        if validates and job.valid is not None:
+            validate(run, log, show)
+        if saves or overdue(run):
             run.save()
-    return "done"
+    return "early" if overdue(run) else "done"
 
 
 def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | None = None) -> StepResult:
@@ -142,7 +144,7 @@ def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
     objective, sums = run.job.objective, dict[str, torch.Tensor]()
     counts = _counts(objective, micro) if len(micro) > 1 else None  # one batch by itself counts as it goes
     for batch in micro:
-        parts = run.losses(_ready(batch))
+        parts = run.losses(ready(batch))
         for name, part in parts.items():
             share = weighted({name: part}, objective.weights, counts).detach()
             sums[name] = sums[name] + share if name in sums else share
@@ -181,12 +183,6 @@ def _counts(objective: Any, micro: list[Any]) -> dict[str, torch.Tensor]:
     return found
 
 
-def _ready(batch: Any) -> Any:
-    for layout in layouts(batch):
-        _ = layout.position_of  # worked out once, outside what is compiled
-    return batch
-
-
 def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
     """Go back to the last checkpoint with a lower rate, or give up."""
     found = newest_checkpoint(run.root, show.say)
@@ -201,49 +197,3 @@ def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
     run.skipped, run.roll_backs, run.slower, run.position, run.in_a_row = skipped, roll_backs, slower, position, 0
     show.say(f"the loss is not finite: back to step {run.step} with {slower:g} of the rate")
     return run.job.batches(run.position)
-
-
-@torch.no_grad()
-def _validate(run: Run, log: RunLog, show: Display) -> bool:
-    """Measure the validation loss with the averaged weights; true if it is time to stop early."""
-    model = run.job.model.eval()
-    totals: dict[str, torch.Tensor] = {}  # on the device: it is asked once, at the end
-    counts: dict[str, torch.Tensor] = {}
-    with run.averaged():
-        for batch in run.job.valid() if run.job.valid else ():
-            for name, part in run.plain_losses(_ready(move(batch, run.device))).items():
-                for key, value in {name: part.total, **{f"{name}.{k}": v for k, v in part.sums.items()}}.items():
-                    totals[key] = totals.get(key, 0.0) + value.double()
-                    counts[key] = counts.get(key, 0.0) + part.count.double()
-        means = {name: float(total) / max(float(counts[name]), 1) for name, total in totals.items()}
-        weights = run.job.objective.weights
-        loss = sum(weights.get(name, 1.0) * value for name, value in means.items() if "." not in name)
-        better = math.isfinite(loss) and (run.best is None or loss < run.best)
-        if better:
-            run.best, run.worse = loss, 0
-            run.job.finish(model, run.job.folder / "best")
-        else:
-            run.worse += 1
-    model.train()
-    log.write(run.step, valid_loss=loss, **{f"valid_{name}": value for name, value in means.items()})
-    show.say(f"step {run.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
-    return bool(run.train.patience) and run.worse >= run.train.patience
-
-
-def _finish(run: Run) -> None:
-    """Write the weights that shall last: with patience those of the best validation, else the last or averaged ones."""
-    best = run.job.folder / "best"
-    disk.recover(best)
-    if run.train.patience and best.is_dir():
-        for file in (path for path in best.rglob("*") if path.is_file()):
-            place = run.job.folder / file.relative_to(best)
-            place.parent.mkdir(exist_ok=True)
-            disk.replace_file(place, file.read_bytes())
-        return
-    if run.train.average_last:
-        last = [read_checkpoint(run.root / f"step-{step}") for step in steps(run.root)[-run.train.average_last :]]
-        run.load(mean_of(found.parts["model"] for found in last))
-        run.job.finish(run.job.model.eval(), run.job.folder)
-        return
-    with run.averaged():
-        run.job.finish(run.job.model.eval(), run.job.folder)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from qkv.common.config import check_range
 from qkv.common.errors import QkvError, unknown
 from qkv.training.muon import Muon
 
@@ -45,6 +46,12 @@ class OptimConfig:
     schedule: str = "inverse-sqrt"
     warmup: float = 0.06
     layer_decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("beta1", "beta2"):
+            check_range(f"optim.{name}", getattr(self, name), 0, below=1)
+        for name in ("weight_decay", "eps"):
+            check_range(f"optim.{name}", getattr(self, name), 0)
 
 
 class Optimizer:

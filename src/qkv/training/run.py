@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
+from qkv.common.batch import layouts
 from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.cuda.triton import buildable
 from qkv.common.errors import QkvError, UsageError, unknown
@@ -69,6 +70,13 @@ class Job:
     callbacks: Sequence[Callable[[int, dict[str, float]], None]] = ()
 
 
+def ready(batch: Any) -> Any:
+    """Work out once, outside what is compiled, what layouts are asked for."""
+    for layout in layouts(batch):
+        _ = layout.position_of
+    return batch
+
+
 class Run:
     """The state of a run: all that a checkpoint must hold."""
 
@@ -82,13 +90,14 @@ class Run:
         self.average = MovingAverage(job.model, train.ema) if train.ema else None
         self.step = self.position = self.skipped = self.in_a_row = self.roll_backs = self.worse = 0
         self.best: float | None = None
+        self.best_step: int | None = None
         self.slower = 1.0  # lowered by each roll-back
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
         self.losses = torch.compile(self.plain_losses, options=COMPILING) if self._compiles() else self.plain_losses
         self.shape: StaticShape | None = None  # of recorded steps; see common/cuda/recorder.py
 
-    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "slower")
+    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "best_step", "slower")
 
     def checkpoint(self) -> Checkpoint:
         """Take everything down."""
@@ -122,7 +131,7 @@ class Run:
             torch.cuda.set_rng_state(found.parts["random"]["cuda"], self.device)
         self.step = found.step
         for name in self.FACTS:
-            setattr(self, name, found.facts[name])
+            setattr(self, name, found.facts.get(name))  # earlier versions did not write best_step
         shape = found.facts.get("shape", found.facts.get("form"))  # its name before
         self.shape = None if shape is None else StaticShape.read(shape)
         self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
@@ -142,6 +151,11 @@ class Run:
     def root(self) -> Path:
         """Where the checkpoints are."""
         return self.job.folder / "checkpoints"
+
+    @property
+    def best_folder(self) -> Path:
+        """Where the weights of the best validation are."""
+        return self.job.folder / "best"
 
     def save(self) -> None:
         """Write a checkpoint, then let the oldest go."""

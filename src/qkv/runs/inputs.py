@@ -1,0 +1,83 @@
+"""The files that a run reads, by their SHA-256: a run is resumed only with the files it began with.
+
+Hashing reads every byte once, which is little beside tokenising them. On resuming, a file whose size and times are as
+they were is not read again. The time of the last change of a file's status cannot be set by hand; only a change within
+the tick of the clock in which the file was hashed could pass, so that young files are always read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qkv.common import disk
+from qkv.common.errors import QkvError, StorageError, UsageError
+from qkv.common.progress import Bar
+from qkv.data.files import HUB, expand, stored_file
+from qkv.recipes.schema import Recipe
+
+INPUTS = "inputs.json"
+TABLE = "inputs"
+MODEL = ("config.json", "*.safetensors", "*.safetensors.index.json", "*token*", "vocab*", "merges.txt", "modules.json")
+MODEL_PARTS = ("[0-9]_*/*",)  # modules of sentence-transformers
+YOUNG = 2 * 10**9  # nanoseconds
+
+Entry = dict[str, Any]
+
+
+def check_inputs(folder: Path, recipe: Recipe) -> None:
+    """Write down the input files of a run that begins; stop one that is resumed with others."""
+    file = folder / INPUTS
+    try:
+        old = disk.read_table(file, TABLE) if file.exists() else {}
+    except StorageError as error:
+        raise QkvError(f"{error}; remove it to resume with the input files as they are now") from None
+    with Bar("checking input files") as bar:
+        found = {name: _entry(path, old.get(name)) for name, path in bar.each(_files(recipe))}
+    if old:
+        _compare(old, found, folder)
+    with disk.no_space(str(file)):
+        disk.replace_file(file, disk.table_bytes(TABLE, found))
+
+
+def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> None:
+    again = f"resume {folder} with the files it began with, or train again in another folder"
+    for name in sorted(old.keys() | found.keys()):
+        if name not in found:
+            raise UsageError(f"{name} is missing: {again}")
+        if name not in old:
+            raise UsageError(f"{name} was not there when the run began: {again}")
+        if old[name]["sha256"] != found[name]["sha256"]:
+            raise UsageError(f"{name} has changed since the run began: {again}")
+
+
+def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
+    """Give the name and place of what a run reads: files, or folders of images."""
+    for path in (*recipe.data.train, *recipe.data.valid):
+        for name in () if path.startswith((HUB, "phrasebook:")) else expand([path]):
+            place = stored_file(name)
+            yield str(place), place
+    if recipe.model.init:
+        start = Path(recipe.model.init)
+        for place in sorted({file for pattern in (*MODEL, *MODEL_PARTS) for file in start.glob(pattern)}):
+            if place.is_file():
+                yield str(place), place
+
+
+def _entry(place: Path, old: Entry | None) -> Entry:
+    """Return the digest of a file or of all files of a folder, and the facts by which it need not be read again."""
+    now = time.time_ns()
+    files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    stats = [path.stat() for path in files]
+    known = [[s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for s in stats]
+    facts = hashlib.sha256(repr([*zip(map(str, files), known, strict=True)]).encode()).hexdigest()
+    settled = all(s.st_ctime_ns < now - YOUNG for s in stats)
+    if old and settled and old["facts"] == facts:
+        return old
+    digests = [[os.path.relpath(path, place), disk.digest_of(path)] for path in files]
+    whole = digests[0][1] if files == [place] else hashlib.sha256(repr(digests).encode()).hexdigest()
+    return {"facts": facts if settled else "", "sha256": whole}

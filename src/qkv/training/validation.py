@@ -1,0 +1,69 @@
+"""Validation: the loss on examples held out, the best weights so far, and when to stop early."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from qkv.checkpoints.update import DIGESTS
+from qkv.common import disk
+from qkv.common.batch import move
+from qkv.common.errors import QkvError
+from qkv.training.logging import Display, RunLog
+from qkv.training.run import Run, ready
+
+
+@torch.no_grad()
+def validate(run: Run, log: RunLog, show: Display) -> None:
+    """Measure the validation loss with the averaged weights, and keep them if they are the best."""
+    model = run.job.model.eval()
+    totals: dict[str, torch.Tensor] = {}  # on the device: it is asked once, at the end
+    counts: dict[str, torch.Tensor] = {}
+    with run.averaged():
+        for batch in run.job.valid() if run.job.valid else ():
+            for name, part in run.plain_losses(ready(move(batch, run.device))).items():
+                for key, value in {name: part.total, **{f"{name}.{k}": v for k, v in part.sums.items()}}.items():
+                    totals[key] = totals.get(key, 0.0) + value.double()
+                    counts[key] = counts.get(key, 0.0) + part.count.double()
+        means = {name: float(total) / max(float(counts[name]), 1) for name, total in totals.items()}
+        weights = run.job.objective.weights
+        loss = sum(weights.get(name, 1.0) * value for name, value in means.items() if "." not in name)
+        better = math.isfinite(loss) and (run.best is None or loss < run.best)
+        if better:
+            _keep(run, loss)
+        else:
+            run.worse += 1
+    model.train()
+    log.write(run.step, valid_loss=loss, **{f"valid_{name}": value for name, value in means.items()})
+    show.say(f"step {run.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
+
+
+def overdue(run: Run) -> bool:
+    """Whether validation has not improved for as long as the run may wait."""
+    return bool(run.train.patience) and run.worse >= run.train.patience
+
+
+def check_best(run: Run) -> None:
+    """Look for damage in the best weights of a run that is resumed.
+
+    With patience the run ends with these weights, so it cannot be resumed without them. Without it they are only kept
+    for the user: the next validation writes new ones.
+    """
+    if run.best_step is None:  # there is none yet, or an earlier version wrote it without a manifest
+        return
+    disk.recover(run.best_folder)
+    reason = disk.damage(run.best_folder, DIGESTS)
+    if reason is None:
+        return
+    if run.train.patience:
+        raise QkvError(f"{reason}; the run ends with the weights in {run.best_folder}: restore them or start again")
+    run.job.say(f"{reason}; the next validation writes {run.best_folder} again")
+    run.best = run.best_step = None
+
+
+def _keep(run: Run, loss: float) -> None:
+    """Write the best weights; the digests beside them tell later whether they are still as they were."""
+    run.best, run.best_step, run.worse = loss, run.step, 0
+    with disk.no_space(str(run.best_folder)), disk.new_folder(run.best_folder) as work:
+        run.job.finish(run.job.model, work)
