@@ -142,7 +142,7 @@ def test_dotted_keys_are_taken_in_their_order():
 
 
 def test_values_that_are_too_large_are_refused_in_a_short_sentence():
-    with pytest.raises(UsageError, match=r"^rate takes a number, got 9{197}\.\.\., which is too large$"):
+    with pytest.raises(UsageError, match=r"^rate takes a number of at most 63 bits, got one of 1329 bits$"):
         from_dict(Outer, {"size": 1, "rate": int("9" * 400)})
     with pytest.raises(UsageError, match=r"^size takes a whole number, got 'x{196}\.\.\.$"):
         from_dict(Outer, {"size": "x" * 5000})

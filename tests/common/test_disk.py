@@ -158,16 +158,6 @@ def test_a_sealed_folder_tells_which_file_changed(tmp_path: Path) -> None:
     assert "b is missing" in str(disk.damage(tmp_path))
 
 
-def test_updating_a_sealed_folder_seals_it_again(tmp_path: Path) -> None:
-    disk.replace_folder(tmp_path / "sealed", {"a": b"1", "b/c": b"2"}, manifest=True)
-    disk.replace_folder(tmp_path / "open", {"a": b"1", "b/c": b"2"}, manifest=False)
-    for name in ("sealed", "open"):
-        disk.update_folder(tmp_path / name, {"a": b"3"})
-        assert [(tmp_path / name / file).read_bytes() for file in ("a", "b/c")] == [b"3", b"2"]
-    assert disk.damage(tmp_path / "sealed") is None
-    assert not (tmp_path / "open" / disk.MANIFEST).exists()
-
-
 def test_errors_of_the_system_are_one_sentence() -> None:
     with pytest.raises(StorageError, match=r"^/nowhere/x cannot be used: No such file or directory$"), system_errors():
         Path("/nowhere/x").read_bytes()

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qkv.checkpoints.update import DIGESTS
 from qkv.common import disk
 from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, UsageError
@@ -180,7 +181,7 @@ def test_without_patience_the_best_weights_are_written_again(tmp_path: Path) -> 
 def test_a_run_of_an_earlier_version_resumes(root: Path) -> None:
     """It has no inputs, no manifests and no step of its best weights."""
     run = root / "run"
-    for file in (run / "inputs.json", run / "tokenizer" / disk.MANIFEST, run / "best" / disk.MANIFEST):
+    for file in (run / "inputs.json", run / "tokenizer" / disk.MANIFEST, run / "best" / DIGESTS):
         file.unlink()
     facts = run / "checkpoints" / "step-2" / "facts.json"
     facts.write_text(json.dumps({k: v for k, v in json.loads(facts.read_text()).items() if k != "best_step"}))

@@ -125,7 +125,7 @@ def test_a_model_that_is_not_finite_is_named_before_a_step(tmp_path: Path) -> No
         broken[3].weight[0, 2] = float("nan")  # type: ignore[index,operator]
     with pytest.raises(QkvError, match=r"the model to start from is broken: 3\.weight holds values that are not"):
         train(job(tmp_path, total=3, model=broken), CONFIG, OPTIM)
-    assert not (tmp_path / "final.pt").exists()
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_a_model_that_ends_not_finite_is_not_written(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_model_that_ends_not_finite_is_not_written(tmp_path: Path) -> None:
 
     with pytest.raises(QkvError, match=r"the trained model is broken: 3\.bias"):
         train(job(tmp_path, total=1, valid=None, objective=Breaking()), TrainConfig(), OPTIM)
-    assert not (tmp_path / "final.pt").exists()
+    assert not (tmp_path / "model.safetensors").exists()
 
 
 def test_early_stopping(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_run_that_stopped_early_takes_no_more_steps_when_it_is_resumed(tmp_pat
     config = TrainConfig(validate_every=5, save_every=50, patience=3)
     outcome = train(job(tmp_path, total=60, objective=Astray(20)), config, OPTIM)
     best = final(tmp_path)
-    (tmp_path / "final.pt").unlink()
+    (tmp_path / "model.safetensors").unlink()
     again = train(job(tmp_path, total=60, objective=Astray(0)), config, OPTIM, resume=True)
     assert (again.reason, again.step, again.best) == ("early", outcome.step, outcome.best)
     assert equal(final(tmp_path), best)

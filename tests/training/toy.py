@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
+from qkv.checkpoints.update import with_digests
+from qkv.checkpoints.weights import WHOLE, weight_bytes
 from qkv.common.outputs import LossOutput
 from qkv.training.run import Job
 
@@ -48,7 +51,8 @@ def job(folder: Path, *, total: int = 30, **changes: Any) -> Job:
 
     def finish(module: nn.Module, where: Path) -> None:
         where.mkdir(exist_ok=True)
-        torch.save(module.state_dict(), where / "final.pt")
+        for name, data in with_digests({WHOLE: weight_bytes(module.state_dict())}).items():
+            (where / name).write_bytes(data)
 
     given: dict[str, Any] = {
         "model": model(),
@@ -64,7 +68,7 @@ def job(folder: Path, *, total: int = 30, **changes: Any) -> Job:
 
 
 def final(folder: Path) -> dict[str, torch.Tensor]:
-    return torch.load(folder / "final.pt", weights_only=True)
+    return load_file(folder / WHOLE)
 
 
 def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

@@ -91,7 +91,7 @@ def finish_update(target: Path) -> None:
 def _move(stage: Path, target: Path, moved: list[str]) -> None:
     """Move what is staged into place; names that have moved are added to `moved`. It may be repeated at any point."""
     new = disk.listed(stage / DIGESTS)
-    if new is not None and "config.json" in new:  # digests move last, so without them nothing is left to do
+    if new and new.keys() & {"config.json", WHOLE}:  # digests move last, so without them nothing is left to do
         for name in new:
             if (stage / name).is_file() and _within(target, name):
                 (target / name).parent.mkdir(exist_ok=True)

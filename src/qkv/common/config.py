@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -104,8 +103,6 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     if hint in (int, float) and isinstance(value, int | float):
         _check_size(value, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) > sys.float_info.max:
-            raise UsageError(f"{where} takes a number, got {show(value)}, which is too large")
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise UsageError(f"{where} takes {_said(hint)}, got {show(value)}")
