@@ -13,19 +13,14 @@ from qkv.nn.kernels import Bias, Call, biased, eager
 
 pytestmark = pytest.mark.gpu
 CASES = [
-    ([3, 7, 1, 0, 5], None, True, 4),
-    ([3, 70, 1, 0, 500], None, False, 128),
-    ([3, 70, 1, 0, 500], None, True, 128),
-    ([17, 1, 66], [17, 33, 140], True, 20),
-]
+    ([3, 7, 1, 0, 5], None, True, 4, torch.bfloat16, 64),
+    ([3, 70, 1, 0, 500], None, False, 128, torch.bfloat16, 64),
+    ([3, 70, 1, 0, 500], None, True, 128, torch.bfloat16, 128),
+    ([17, 1, 66], [17, 33, 140], True, 20, torch.float16, 24),
+]  # each builds four kernels, which takes seconds
 
 
-@pytest.mark.parametrize(
-    ("dtype", "width"),
-    [(torch.bfloat16, 64), (torch.bfloat16, 128), (torch.float16, 24)],
-    ids=["bf16-64", "bf16-128", "fp16-24"],
-)  # each builds four kernels, which takes seconds
-@pytest.mark.parametrize(("q_lengths", "k_lengths", "causal", "reach"), CASES)
+@pytest.mark.parametrize(("q_lengths", "k_lengths", "causal", "reach", "dtype", "width"), CASES)
 def test_values_and_gradients_are_those_of_the_formula(
     q_lengths: list[int], k_lengths: list[int] | None, causal: bool, reach: int, dtype: torch.dtype, width: int
 ) -> None:

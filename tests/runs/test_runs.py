@@ -336,3 +336,18 @@ def test_a_question_longer_than_its_window_is_cut_and_said(tmp_path: Path, start
     said: list[str] = []
     run_recipe(read_recipe("answer", [*changes, f"out={tmp_path / 'run'}"], debug=True), device="cpu", say=said.append)
     assert any("questions are longer than half of 32 tokens and were cut" in line for line in said)
+
+
+def test_a_run_goes_on_with_the_stores_it_began_with(
+    tmp_path: Path, files: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version of qkv that would tokenise or split otherwise must not change the batches of a run that has begun."""
+    changes = ["train.steps=4", "train.save_every=2", "train.keep=9", "model.preset=bert-tiny", "train.workers=1"]
+    for name in ("whole", "cut"):
+        train("classify", tmp_path / name, files, *changes)
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-4")
+    monkeypatch.setattr("qkv.runs.stores._key", lambda *_: "another version")
+    monkeypatch.setattr("qkv.runs.stores._stores", lambda *_: pytest.fail("tokenised again"))
+    train("classify", tmp_path / "cut", files, *changes, resume=True)
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from qkv.checkpoints.folder import Folder, read_folder
+from qkv.checkpoints.state import steps
 from qkv.common.config import override
 from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
@@ -69,7 +70,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
         task.load_start(model, start, Path(recipe.model.init), context)
     if own.batches is not None:
         return Prepared(task, context, model, folder, None, None)
-    found = stores(task, context, Path(recipe.data.cache) if recipe.data.cache else folder / "data")
+    begun = not recipe.data.cache and bool(steps(folder / "checkpoints"))
+    found = stores(task, context, Path(recipe.data.cache) if recipe.data.cache else folder / "data", begun=begun)
     if context.skipped.count:
         say(str(context.skipped))
     return Prepared(task, context, model, folder, *found)

@@ -15,6 +15,7 @@ from qkv.common.progress import Bar
 from qkv.data.bad_rows import BadRows
 from qkv.data.files import digest_of, stored_file
 from qkv.data.store import Store
+from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
 from qkv.tasks.base import Context, Task
 from qkv.tasks.split import splitter
@@ -22,9 +23,19 @@ from qkv.tasks.split import splitter
 Both = tuple[Any, Any]  # training and validation: stores, or a store for each part of a mixture by name
 
 
-def stores(task: Task, context: Context, root: Path) -> Both:
-    """Tokenise the training and validation examples of a task, or of each part of a mixture."""
-    made = {name: _stores(part, context, name, root) for name, part in task.parts().items()}
+def stores(task: Task, context: Context, root: Path, *, begun: bool = False) -> Both:
+    """Tokenise the training and validation examples of a task, or of each part of a mixture.
+
+    Args:
+        task: with its data.
+        context: what the task works with.
+        root: where the stores are kept.
+        begun: the run has taken steps: it goes on with the stores it began with, whatever version of qkv made them.
+    """
+    made = {
+        name: (_opened(root, name) if begun else None) or _stores(part, context, name, root)
+        for name, part in task.parts().items()
+    }
     if "" in made:
         return made[""]
     return {name: both[0] for name, both in made.items()}, {name: both[1] for name, both in made.items()}
@@ -33,6 +44,12 @@ def stores(task: Task, context: Context, root: Path) -> Both:
 def count_rows(found: Any) -> int:
     """Count the rows of a store, or of all stores of a mixture."""
     return sum(map(len, found.values())) if isinstance(found, dict) else len(found)
+
+
+def _opened(root: Path, name: str) -> tuple[Store, Store] | None:
+    """Open the stores of an earlier part of the run, if both are there."""
+    places = [root / part / name for part in ("train", "valid")]
+    return (Store.open(places[0]), Store.open(places[1])) if all(map(read_manifest, places)) else None
 
 
 def _stores(task: Task, context: Context, name: str, root: Path) -> tuple[Store, Store]:
