@@ -1,5 +1,6 @@
 """A model folder written over another: what stays, what goes, what a kill leaves; and the digests of its files."""
 
+import errno
 import hashlib
 import json
 import os
@@ -335,3 +336,20 @@ def test_a_place_that_is_not_a_model_s_is_refused(gpt, tmp_path):
     put(tmp_path, {"photos/notes.txt": "mine"})
     with pytest.raises(UsageError, match="not a model folder"):
         gpt.save(tmp_path / "photos")
+
+
+def test_digests_that_cannot_be_read_now_do_not_lose_the_new_model(gpt, tmp_path, monkeypatch):
+    gpt.save(tmp_path / "model")
+    stage = tmp_path / "model" / STAGE
+    read = Path.read_bytes
+
+    def fails(self):
+        if self == stage / DIGESTS:
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    with pytest.raises(QkvError, match="cannot be read: Input/output error"):
+        gpt.save(tmp_path / "model")
+    monkeypatch.undo()
+    assert torch.equal(qkv.load(tmp_path / "model", device="cpu").module.table, gpt.module.table)

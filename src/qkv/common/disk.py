@@ -219,10 +219,17 @@ def damage(folder: Path, manifest: str = MANIFEST) -> str | None:
 
 
 def listed(manifest: Path) -> dict[str, str] | None:
-    """Return the names and digests of a manifest, or None where it is missing or damaged."""
+    """Return the names and digests of a manifest, or None if it is missing or damaged.
+
+    A manifest that cannot be read now is an error: taking it for a missing one would lose what it lists.
+    """
+    if not os.path.lexists(manifest):
+        return None
     try:
         table = read_table(manifest, "sha256")
-    except StorageError:
+    except StorageError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         return None
     return table if all(_inside(name) for name in table) else None
 
@@ -251,7 +258,7 @@ def read_table(file: Path, name: str) -> dict[str, Any]:
         table: dict[str, Any] = found[name]
         whole = found["self"] == _digest_of_table(table) and isinstance(table, dict)
     except OSError as error:
-        raise StorageError(f"{file} cannot be read: {reason_of(error)}") from None
+        raise StorageError(f"{file} cannot be read: {reason_of(error)}") from error
     except (ValueError, KeyError, TypeError, RecursionError):
         whole = False
     if not whole:
