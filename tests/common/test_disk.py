@@ -62,17 +62,17 @@ def test_only_plain_files_are_replaced(tmp_path: Path, null_device: Path, kind: 
     elif kind == "pipe":
         os.mkfifo(place)
     mode = place.stat().st_mode
-    with pytest.raises(UsageError, match=rf"is a {kind}: name a plain file instead"):
+    with pytest.raises(UsageError, match=rf"is a {kind}: give a regular file instead"):
         disk.replace_file(place, b"x")
     if kind != "folder":
-        with pytest.raises(UsageError, match=rf"is a {kind}: name a folder instead"):
+        with pytest.raises(UsageError, match=rf"is a {kind}: give a folder instead"):
             disk.replace_folder(place, {"a": b"x"}, manifest=False)
     assert place.stat().st_mode == mode
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
-    with pytest.raises(UsageError, match="is a file: name a folder instead"):
+    with pytest.raises(UsageError, match="is a file: give a folder instead"):
         disk.replace_folder(tmp_path / "file", {"a": b"x"}, manifest=False)
     assert (tmp_path / "file").read_text() == "old"
 
