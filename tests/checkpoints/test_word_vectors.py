@@ -119,7 +119,7 @@ def test_nothing_half_written(tmp_path: Path) -> None:
         write_vectors(tmp_path / "v.txt", ["a", None], TABLE[:2])  # type: ignore[list-item]
     assert (tmp_path / "v.txt").read_text() == "kept"
     assert len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(UsageError, match="folder that exists"):
+    with pytest.raises(UsageError, match="existing folder"):
         write_vectors(tmp_path / "nowhere" / "v.txt", WORDS, TABLE)
     with pytest.raises(UsageError, match="always has the header"):
         write_vectors(tmp_path / "v.bin", WORDS, TABLE, header=False)

@@ -190,9 +190,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(qkv, folder, tmp_path, monk
     monkeypatch.setattr("qkv.common.disk.os.fsync", full)
     result = qkv(folder, "x", "--out", "old.txt", *FEW)
     assert result.code == 1
-    assert (
-        result.err == "qkv: old.txt could not be written: No space left on device; what was there before is untouched\n"
-    )
+    assert result.err == "qkv: old.txt could not be written: No space left on device; existing contents are unchanged\n"
     assert (os.listdir(tmp_path), (tmp_path / "old.txt").read_text()) == (["old.txt"], "old")
 
 

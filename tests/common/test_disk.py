@@ -107,7 +107,7 @@ def test_a_stream_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: py
     with pytest.raises(TypeError), disk.streaming(tmp_path / "file") as out:
         out.writelines([b"new", "not bytes"])  # type: ignore[list-item]
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with pytest.raises(StorageError, match="could not be written: Permission denied; what was there before"):
+    with pytest.raises(StorageError, match="could not be written: Permission denied; existing contents"):
         stream(tmp_path / "file", b"new")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}
 

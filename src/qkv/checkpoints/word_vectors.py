@@ -83,7 +83,7 @@ def write_vectors(path: str | Path, words: Sequence[str], vectors: NDArray[Any],
     if binary and not header:
         raise UsageError(f"{file}: the binary format always has the header `N D`; only text files can omit it")
     if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"{file} cannot be written: it must name a file in a folder that exists")
+        raise UsageError(f"{file} cannot be written: give a file in an existing folder")
     kept = [row for row, word in enumerate(words) if len(word.split()) == 1 and word == word.strip()]
     if len(kept) < len(words):
         warnings.warn(f"words left out because they contain white space: {len(words) - len(kept)}", stacklevel=2)

@@ -1,4 +1,4 @@
-"""Atomic writes: all of qkv writes to disk through this file.
+"""Atomic writes to disk: a target is complete and synced, or unchanged.
 
 A file or folder is written next to its target under a temporary name, synced, and then renamed. The temporary name
 contains the process id, so what a killed process leaves behind can be found. Symbolic links are followed; devices,
@@ -66,7 +66,7 @@ def rename(old: Path, new: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder if it exists. A folder is renamed first, so no part of it keeps its name."""
+    """Remove a file, a link or a folder if it exists. A folder is renamed first, so a kill leaves no partial folder."""
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
@@ -82,7 +82,7 @@ def plain_file(file: Path) -> Path:
         raise UsageError(f"{file} is {kind}: give a regular file instead")
     place = Path(os.path.realpath(file))
     if not place.parent.is_dir():
-        raise UsageError(f"{file} cannot be written: it must name a file in a folder that exists")
+        raise UsageError(f"{file} cannot be written: its folder does not exist")
     return place
 
 
@@ -109,7 +109,7 @@ def replace_file(file: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def streaming(file: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that replaces the target only when it is complete.
+    """Open a stream for writing a file, which replaces the target only when it is complete.
 
     Terminals, pipes, /dev/null and /dev/stdout cannot be replaced: bytes go to them directly.
     """
@@ -269,7 +269,7 @@ def no_space(what: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise StorageError(
-            f"{what} could not be written: {reason_of(error)}; what was there before is untouched"
+            f"{what} could not be written: {reason_of(error)}; existing contents are unchanged"
         ) from None
 
 

@@ -90,7 +90,7 @@ class Ragged:
     def sequence_of(self) -> Tensor:
         """The sequence each row belongs to. Shape: [T]."""
         rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.offsets.device)
-        # Searches all offsets, because torch.compile in 2.11 loses the start of a slice.
+        # Search all offsets: the compiler of torch 2.11 loses the start of a slice.
         return (torch.searchsorted(self.offsets, rows, right=True) - 1).clamp_max(self.num_sequences - 1)
 
     @cached_property

@@ -134,7 +134,7 @@ def varlen(call: Call) -> Tensor:
             *rows, *borders, *longest, call.dropout, triangle, False,
             scale=call.scale, window_size_left=back, window_size_right=ahead,
         )[0]  # fmt: skip
-    from torch.nn.attention.varlen import varlen_attn  # imports the compiler, so import it only here
+    from torch.nn.attention.varlen import varlen_attn  # imports the compiler, so import it only when needed
 
     used: dict[str, Any] = {} if keys.packed else {"seqused_k": keys.lengths}
     return varlen_attn(  # type: ignore[return-value]

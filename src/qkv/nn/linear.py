@@ -1,4 +1,4 @@
-"""All products with weights go through this file.
+"""Linear layers: the only place where models multiply by their weights.
 
 Every part of `nn/` and `models/` multiplies by calling a `Linear`, or a `TableProduct` if another part owns the weights
 (a token table). No part reads these weights to multiply by hand, so you can replace each product with a quantised or
@@ -32,7 +32,7 @@ class TableProduct(nn.Module):
 
 
 def replace_products(model: nn.Module, make: Callable[[str, Linear | TableProduct], nn.Module]) -> None:
-    """Replace every product with weights with `make(name, product)`.
+    """Replace every `Linear` and `TableProduct` with `make(name, product)`.
 
     The replacement must support the same calls: `product(x)` and `product.part(x, start, stop)` for a `Linear`,
     `product(x, table, bias)` for a `TableProduct`. Recurrent cells and patch convolutions are not replaced.

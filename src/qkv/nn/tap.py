@@ -19,7 +19,7 @@ class Recorder(Protocol):
     """Receives the values that reach the taps."""
 
     def begin(self, tap: Tap, layer: int) -> None:
-        """Start a forward pass of the attention module with this `tap`, in layer `layer`."""
+        """Note the start of a forward pass of the attention module that owns `tap`, in layer `layer`."""
         ...
 
     def add(self, tap: Tap, seen: Any) -> None:

@@ -184,7 +184,8 @@ class TextTokenizer:
 
         Args:
             segments: whether the model takes segments; None keeps the setting.
-            left: whether to pad on the left, as a language model needs, or never on the left; None keeps the setting.
+            left: True pads on the left unless the settings name a side, False always pads on the right, None keeps the
+                setting. Language models need padding on the left.
         """
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
         settings |= token_settings(self._inner, self.settings)

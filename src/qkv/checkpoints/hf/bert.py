@@ -266,7 +266,7 @@ def _write(config: BertConfig) -> dict[str, Any]:
     if config.embedding_dim not in (None, config.dim) and not names.project:
         raise Unwritable(f"{names.model_type} has no token table narrower than dim")
     if config.flavour == "distilbert" and (config.num_segments or config.norm_eps != 1e-12):
-        raise Unwritable("distilbert has no segments and norm_eps 1e-12")
+        raise Unwritable("distilbert has no segments, and its norm_eps is 1e-12")
     act = theirs_of(config.activation)
     raw: dict[str, Any] = {
         "model_type": names.model_type,
@@ -305,7 +305,7 @@ def _write(config: BertConfig) -> dict[str, Any]:
 
 
 def _computed(config: BertConfig) -> dict[str, Tensor]:
-    """RoFormer stores the sines and cosines of its rotary angles."""
+    """Return the sines and cosines of the rotary angles, which RoFormer stores."""
     if config.flavour != "roformer":
         return {}
     angles = SinusoidalPosition(config.dim // config.num_heads)

@@ -1,4 +1,4 @@
-"""Hugging Face's marian format: the Transformer of 2017 as trained by Marian."""
+"""Hugging Face's marian format: the original Transformer as trained by Marian."""
 
 from __future__ import annotations
 

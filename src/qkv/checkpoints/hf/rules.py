@@ -63,7 +63,7 @@ def linear(ours: str, theirs: str, *, bias: bool = True) -> list[Rule]:
 
 
 def fused(ours: str, theirs: Sequence[str], *, bias: bool = True) -> list[Rule]:
-    """Map our one linear layer to several of theirs, of equal sizes."""
+    """Map one of our linear layers to several of theirs, of equal sizes."""
     return [
         Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), torch.cat, lambda t: t.chunk(len(theirs)))
         for part in (["weight", "bias"] if bias else ["weight"])
@@ -71,7 +71,7 @@ def fused(ours: str, theirs: Sequence[str], *, bias: bool = True) -> list[Rule]:
 
 
 def turned(ours: str, theirs: Sequence[str], num_heads: int) -> list[Rule]:
-    """Map our one linear layer to their q, k and v, where the rotary channel pairs of q and k are interleaved."""
+    """Map our qkv layer to their q, k and v, where the rotary channel pairs of q and k are interleaved."""
 
     def apart(tensor: Tensor) -> Tensor:
         return tensor.unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
