@@ -124,14 +124,14 @@ def test_no_weights_at_all(folder):
 def test_a_truncated_file_is_an_error(folder, keep):
     data = (folder / WHOLE).read_bytes()
     (folder / WHOLE).write_bytes(data[:keep])
-    assert "damaged or cut short" in failure(folder)
+    assert "damaged or incomplete" in failure(folder)
 
 
 @pytest.mark.parametrize("header", [b"\xff" * 8, (40).to_bytes(8, "little") + b"{not json" * 8, b"\x00" * 64])
 def test_a_damaged_header_is_an_error(folder, header):
     data = (folder / WHOLE).read_bytes()
     (folder / WHOLE).write_bytes(header + data[len(header) :])
-    assert "damaged or cut short" in failure(folder)
+    assert "damaged or incomplete" in failure(folder)
 
 
 def test_a_wrong_shape_is_named_with_both_shapes(folder):

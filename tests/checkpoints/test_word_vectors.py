@@ -81,14 +81,14 @@ def test_words_with_spaces_are_read_as_glove_has_them_and_left_out_when_written(
     (tmp_path / "g.txt").write_text("at 1 2\n. . . 3 4\n")
     words, table = read_vectors(tmp_path / "g.txt")
     assert words == ["at", ". . ."]
-    with pytest.warns(UserWarning, match="1 words with white space"):
+    with pytest.warns(UserWarning, match="white space: 1"):
         write_vectors(tmp_path / "w.txt", words, table)
     assert (tmp_path / "w.txt").read_text() == "1 2\nat 1.0 2.0\n"
 
 
 def test_the_first_of_a_word_that_stands_twice_is_taken(tmp_path: Path) -> None:
     (tmp_path / "g.txt").write_text("a 1\nb 2\na 3\n")
-    with pytest.warns(UserWarning, match="1 words stand there twice"):
+    with pytest.warns(UserWarning, match="repeated words: 1"):
         words, table = read_vectors(tmp_path / "g.txt")
     assert (words, table.tolist()) == (["a", "b"], [[1.0], [2.0]])
 
@@ -96,13 +96,13 @@ def test_the_first_of_a_word_that_stands_twice_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("v.txt", b"", "v.txt:1|holds no word vectors"),
-        ("v.txt", b"just words here\n", r"v.txt:1 is not a word and 2 numbers"),
-        ("v.txt", b"2 2\na 1 2\nb 1\n", r"v.txt:3 is not a word and 2 numbers: 'b 1'"),
-        ("v.txt", b"3 2\na 1 2\nb 1 2\n", "says that it holds 3 words and holds 2"),
-        ("v.txt", b"a 1 nan\n", "the vector of 'a' holds what is no finite number"),
-        ("v.bin", BINARY[:-6], "cut off: word 3 of 3"),
-        ("v.bin", b"no header", "does not begin with the number"),
+        ("v.txt", b"", "v.txt:1|contains no word vectors"),
+        ("v.txt", b"just words here\n", r"v.txt:1 is not a word followed by 2 numbers"),
+        ("v.txt", b"2 2\na 1 2\nb 1\n", r"v.txt:3 is not a word followed by 2 numbers: 'b 1'"),
+        ("v.txt", b"3 2\na 1 2\nb 1 2\n", "declares 3 words but contains 2"),
+        ("v.txt", b"a 1 nan\n", "the vector of 'a' contains a number that is not finite"),
+        ("v.bin", BINARY[:-6], "truncated: word 3 of 3"),
+        ("v.bin", b"no header", "does not begin with the word count"),
         ("v.bin", b"1 1\n\xff\xfe " + struct.pack("<f", 1.0), "word 1 is not UTF-8"),
         ("v.txt.gz", gzip.compress(TEXT)[:-12], "truncated"),
     ],
@@ -119,9 +119,9 @@ def test_nothing_half_written(tmp_path: Path) -> None:
         write_vectors(tmp_path / "v.txt", ["a", None], TABLE[:2])  # type: ignore[list-item]
     assert (tmp_path / "v.txt").read_text() == "kept"
     assert len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(UsageError, match="folder that exists"):
+    with pytest.raises(UsageError, match="existing folder"):
         write_vectors(tmp_path / "nowhere" / "v.txt", WORDS, TABLE)
-    with pytest.raises(UsageError, match="always begins with"):
+    with pytest.raises(UsageError, match="always has the header"):
         write_vectors(tmp_path / "v.bin", WORDS, TABLE, header=False)
 
 

@@ -94,4 +94,4 @@ def test_out_goes_through_links_and_never_over_devices(
     assert (tmp_path / "real").read_text() == answer
     assert shell("translate", run, "ab", "--max-length", 3, "--out", "/dev/fd/1").out == answer
     refused = shell("translate", run, "ab", "--out", run)
-    assert (refused.code, refused.err) == (2, f"qkv: {run} is a folder: name a plain file instead\n")
+    assert (refused.code, refused.err) == (2, f"qkv: {run} is a folder: give a regular file instead\n")

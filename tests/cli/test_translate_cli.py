@@ -153,7 +153,7 @@ BAD = b"one\ntwo\nth\xff\n"
         (["x", "--forbid", "кот"], b"", 2, "the forbidden word 'кот' has no tokens in the vocabulary"),
         (["x", "--max-length", "-1"], b"", 2, "max_length must be at least 0, got -1"),
         (["x", "--out", "no/where.txt"], b"", 2, "no/where.txt cannot be written"),
-        (["x", "--out", "."], b"", 2, ". is a folder: name a plain file"),
+        (["x", "--out", "."], b"", 2, ". is a folder: give a regular file"),
     ],
 )
 def test_errors_are_one_sentence_and_leave_nothing_behind(qkv, folder, tmp_path, arguments, stdin, code, said):
@@ -190,9 +190,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_file(qkv, folder, tmp_path, monk
     monkeypatch.setattr("qkv.common.disk.os.fsync", full)
     result = qkv(folder, "x", "--out", "old.txt", *FEW)
     assert result.code == 1
-    assert (
-        result.err == "qkv: old.txt could not be written: No space left on device; what was there before is untouched\n"
-    )
+    assert result.err == "qkv: old.txt could not be written: No space left on device; existing contents are unchanged\n"
     assert (os.listdir(tmp_path), (tmp_path / "old.txt").read_text()) == (["old.txt"], "old")
 
 

@@ -62,17 +62,17 @@ def test_only_plain_files_are_replaced(tmp_path: Path, null_device: Path, kind: 
     elif kind == "pipe":
         os.mkfifo(place)
     mode = place.stat().st_mode
-    with pytest.raises(UsageError, match=rf"is a {kind}: name a plain file instead"):
+    with pytest.raises(UsageError, match=rf"is a {kind}: give a regular file instead"):
         disk.replace_file(place, b"x")
     if kind != "folder":
-        with pytest.raises(UsageError, match=rf"is a {kind}: name a folder instead"):
+        with pytest.raises(UsageError, match=rf"is a {kind}: give a folder instead"):
             disk.replace_folder(place, {"a": b"x"}, manifest=False)
     assert place.stat().st_mode == mode
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
-    with pytest.raises(UsageError, match="is a file: name a folder instead"):
+    with pytest.raises(UsageError, match="is a file: give a folder instead"):
         disk.replace_folder(tmp_path / "file", {"a": b"x"}, manifest=False)
     assert (tmp_path / "file").read_text() == "old"
 
@@ -107,7 +107,7 @@ def test_a_stream_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: py
     with pytest.raises(TypeError), disk.streaming(tmp_path / "file") as out:
         out.writelines([b"new", "not bytes"])  # type: ignore[list-item]
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with pytest.raises(StorageError, match="could not be written: Permission denied; what was there before"):
+    with pytest.raises(StorageError, match="could not be written: Permission denied; existing contents"):
         stream(tmp_path / "file", b"new")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"file": "old"}
 

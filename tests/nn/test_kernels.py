@@ -259,7 +259,7 @@ def test_varlen_says_where_it_cannot_run():
 )
 def test_biased_refuses_calls_it_cannot_answer(bias, said, monkeypatch):
     monkeypatch.setattr(kernels.biased_attention, "attend", lambda *_: pytest.fail("the kernel ran"))
-    with pytest.raises(UsageError, match=f"the biased kernel cannot do {said}"):
+    with pytest.raises(UsageError, match=f"the biased kernel does not support {said}"):
         kernels.biased(plain([3, 5], bias=bias).call)
 
 

@@ -237,7 +237,7 @@ def test_what_is_not_known_is_an_error_in_words(base: Path, tmp_path: Path, name
 def test_a_dense_layer_that_does_not_fit(base: Path, tmp_path: Path) -> None:
     folder = folder_of(base, tmp_path / "model", "Dense", pooling={"pooling_mode": ["cls", "mean"]})
     dump(folder / "1_Pooling" / "config.json", {"pooling_mode": "cls"})
-    with pytest.raises(QkvError, match="takes vectors of 64, and gets vectors of 32"):
+    with pytest.raises(QkvError, match="expects vectors of size 64, but gets size 32"):
         qkv.load(folder, device="cpu")
     (folder / "2_Dense" / "model.safetensors").rename(folder / "2_Dense" / "pytorch_model.bin")
     with pytest.raises(QkvError, match="never unpickles"):

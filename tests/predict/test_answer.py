@@ -174,7 +174,7 @@ def test_what_cannot_be_is_damage(tmp_path, facts, said):
     reader().save(tmp_path / "model")
     file = tmp_path / "model" / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | facts))
-    with pytest.raises(QkvError, match=f"config.json holds what cannot be: {said}"):
+    with pytest.raises(QkvError, match=f"config.json is invalid: {said}"):
         qkv.load(tmp_path / "model", device="cpu", verify=False)
 
 

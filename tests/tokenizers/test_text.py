@@ -260,5 +260,5 @@ def test_damaged_settings_are_an_error_that_names_the_file(tmp_path, wordpiece, 
 
 def test_a_vocab_txt_that_is_not_bert_s_names_what_it_lacks(tmp_path, words):
     write_vocab_txt(tmp_path, [word for word in words if word != "[SEP]"])
-    with pytest.raises(QkvError, match=r"lacks \[SEP\]"):
+    with pytest.raises(QkvError, match=r"does not contain \[SEP\]"):
         TextTokenizer.find(tmp_path)

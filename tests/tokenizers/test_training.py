@@ -210,11 +210,11 @@ def test_nothing_to_train_on(kind, texts):
 def test_the_least_vocab_size_is_named_and_is_enough(kind, family):
     small = {"kind": kind, "specials": family, "normalize": "none"}
     texts = [*CORPUS, "".join(map(chr, range(600, 700)))]
-    with pytest.raises(UsageError, match=r"vocab_size 110 is too small: .* need \d+ or more") as caught:
+    with pytest.raises(UsageError, match=r"vocab_size 110 is too small: .* need at least \d+") as caught:
         train_tokenizer(texts, TokenizerConfig(vocab_size=110, **small))
-    least = int(str(caught.value).split(" need ")[1].split()[0])
+    least = int(str(caught.value).split(" at least ")[1].split()[0])
     assert train_tokenizer(texts, TokenizerConfig(vocab_size=least, **small)).vocab_size <= least
-    with pytest.raises(UsageError, match=f"need {least} or more"):
+    with pytest.raises(UsageError, match=f"need at least {least}"):
         train_tokenizer(texts, TokenizerConfig(vocab_size=least - 1, **small))
 
 

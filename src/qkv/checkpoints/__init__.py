@@ -1,1 +1,1 @@
-"""The model folder, read and written."""
+"""Read and write model folders and training checkpoints."""

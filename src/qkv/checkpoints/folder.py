@@ -1,6 +1,6 @@
-"""The model folder: config.json, model.safetensors, tokenizer.json, in Hugging Face's own names where it has them.
+"""The model folder: config.json, model.safetensors and tokenizer.json, in Hugging Face's format where it has one.
 
-What Hugging Face has no name for (a recurrent network, a BERT with rotary positions) is the same folder with
+Models that Hugging Face cannot express (a recurrent network, a BERT with rotary positions) use the same files, with
 `model_type = "qkv-<family>"`, our config under `"qkv"` and our own tensor names.
 """
 
@@ -30,25 +30,25 @@ from qkv.models.skeleton import Headed
 from qkv.tokenizers.text import TextTokenizer
 
 OURS = "qkv-"
-DTYPES = ("float32", "float16", "bfloat16")  # of weights on disk
-RENAMED = {"reach": "conv_width"}  # keys of our own configs that had another name before
+DTYPES = ("float32", "float16", "bfloat16")  # dtypes of weights on disk
+RENAMED = {"reach": "conv_width"}  # old to new names of keys in our own configs
 MULTI_LABEL = "multi_label_classification"  # transformers' problem_type
 
 
 @dataclass(frozen=True)
 class Folder:
-    """Everything a model folder holds.
+    """The contents of a model folder.
 
     Attributes:
         config: the family's config.
         model: the model with its weights, in `eval()`.
-        tokenizer: or None for models without text.
-        labels: names of the classes, in order, where the folder names them.
+        tokenizer: the tokenizer, or None for models without text.
+        labels: the class names in order, if the folder has them.
         sentence: how a text becomes one vector.
-        multi_label: an example may have any number of the labels, not just one.
-        threshold: how likely a label must be to be given, where there are several.
-        no_answer: whether a reader may say that there is no answer; None where the folder does not tell.
-        no_answer_threshold: by how much no answer must score above the best span to be given.
+        multi_label: whether an example can have any number of labels instead of exactly one.
+        threshold: the minimum probability of a predicted label in a multi-label model.
+        no_answer: whether a question answering model may predict "no answer"; None if the folder does not say.
+        no_answer_threshold: the margin by which "no answer" must outscore the best span to be predicted.
     """
 
     config: Any
@@ -63,7 +63,7 @@ class Folder:
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
-    """Load a model folder, ours or Hugging Face's; with `verify`, every file must match the digests beside it."""
+    """Load a model folder, ours or Hugging Face's. With `verify`, every file must match its stored digest."""
     folder = Path(path)
     disk.recover(folder.absolute())
     if not folder.is_dir():
@@ -74,7 +74,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     raw = read_json(folder / "config.json")
     tensors = read_weights(folder)
     try:
-        config = override(read_config(raw, tensors), {})  # their values are checked as ours are
+        config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
         check_limits(config, tensors)
         labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
         with torch.device("meta"):
@@ -111,20 +111,20 @@ def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
 def write_folder(
     folder: Folder, path: str | Path, *, mode: Literal["replace", "update"] = "replace", dtype: str = "float32"
 ) -> None:
-    """Write a model folder, with digests of its files beside them.
+    """Write a model folder, including the digests of its files.
 
     Args:
-        folder: what to write.
-        path: where; a link is followed.
-        mode: "replace" makes the folder the model's alone, and whatever else it holds goes. "update" writes the model's
-            files into it, removes those of the model that was there, and keeps every other file. In either mode a kill
-            leaves the old model or the new one for `read_folder`, never a mix.
-        dtype: of the weights, one of `DTYPES`.
+        folder: the model to write.
+        path: the target folder; symbolic links are followed.
+        mode: "replace" removes everything else in the folder. "update" writes the model's files, removes those of the
+            previous model and keeps all other files. In both modes, if the process is killed, `read_folder` finds
+            either the old model or the new one, never a mix.
+        dtype: the dtype of the stored weights, one of `DTYPES`.
     """
     target = Path(path).resolve()
     disk.recover(target)
     if target.exists() and not _takes_models(target):
-        raise UsageError(f"{target} exists and is not a model folder: choose another place")
+        raise UsageError(f"{target} exists and is not a model folder: choose another path")
     files = folder_files(folder, dtype=dtype)
     with disk.no_space(str(target)):
         if mode == "update" and target.exists():
@@ -134,13 +134,13 @@ def write_folder(
 
 
 def _takes_models(target: Path) -> bool:
-    """Whether a place is an empty folder, a model's or a run's."""
+    """Return whether a path is an empty folder, a model folder or a run folder."""
     known = any((target / name).is_file() for name in ("config.json", "recipe.toml"))
     return target.is_dir() and (known or not any(target.iterdir()))
 
 
 def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
-    """Return the files of a model folder, by name; weights in one of `DTYPES`."""
+    """Return the files of a model folder by name. `dtype` is the dtype of the weights, one of `DTYPES`."""
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     tokenizer, config = folder.tokenizer, _with_ids(folder.config, folder.tokenizer)
@@ -165,7 +165,7 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
 
 
 def _with_ids(config: Any, tokenizer: TextTokenizer | None) -> Any:
-    """Let config.json name the tokens that the tokenizer beside it names: other libraries compare their ids."""
+    """Copy the tokenizer's special token ids into the config, because other libraries compare the two."""
     names = {field.name for field in dataclasses.fields(config)}
     if tokenizer is None or "pad_id" not in names:
         return config
@@ -174,11 +174,11 @@ def _with_ids(config: Any, tokenizer: TextTokenizer | None) -> Any:
 
 
 def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool = False) -> dict[str, Any]:
-    """Return the config.json of a config; `multi_label` is whether an example may have any number of the labels."""
+    """Return the contents of config.json. `multi_label`: an example can have any number of labels."""
     family = family_of(config)
     try:
         if family not in FORMATS:
-            raise Unwritable("no such family")
+            raise Unwritable("the family has no Hugging Face format")
         raw = FORMATS[family].write(config)
     except Unwritable:
         raw = {"model_type": OURS + family, "qkv": to_dict(config)}
@@ -194,25 +194,25 @@ def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool 
 
 
 def _fill(model: Headed, tensors: Mapping[str, Tensor], dtype: torch.dtype, folder: Path) -> None:
-    """Put tensors into a model built on the meta device; each must be there, and of its shape."""
+    """Load tensors into a model built on the meta device. Every tensor must be present and have the right shape."""
     wanted = model.state_dict()
     for name, place in wanted.items():
         if name not in tensors:
             raise QkvError(f"{folder}: the weights lack {name}")
         if tensors[name].shape != place.shape:
             got, want = list(tensors[name].shape), list(place.shape)
-            raise QkvError(f"{folder}: {name} has the shape {got}, and config.json asks for {want}")
+            raise QkvError(f"{folder}: {name} has shape {got}, but config.json requires {want}")
     if extra := sorted(set(tensors) - set(wanted)):
-        raise QkvError(f"{folder}: the weights hold {extra[0]}, which this model has no place for")
-    # A copy lies at a round address, where a file's tensors need not, and matrix products round by where things lie.
+        raise QkvError(f"{folder}: the weights contain {extra[0]}, which this model does not have")
+    # Copy: tensors from a file may be unaligned, and the rounding of matrix products depends on alignment.
     copies = {name: tensors[name].to(dtype, copy=True, memory_format=torch.contiguous_format) for name in wanted}
     model.load_state_dict(copies, assign=True)
 
 
 def _cannot_be(folder: Path, error: Exception) -> str:
-    """Say what is wrong in one line, with the folder's name."""
+    """Return the error as one line that names the folder."""
     said = " ".join(str(error).split()) or type(error).__name__
-    return said if str(folder) in said else f"{folder / 'config.json'} holds what cannot be: {said}"
+    return said if str(folder) in said else f"{folder / 'config.json'} is invalid: {said}"
 
 
 def _named(folder: Path, work: Any) -> Any:

@@ -1,9 +1,9 @@
-"""The files by which sentence-transformers turns a model into one that gives a text a vector, read and written.
+"""Read and write the files with which sentence-transformers describes a text embedding model.
 
 modules.json                        the modules in order: Transformer, Pooling, then any of Dense and Normalize
-1_Pooling/config.json               how the states become one vector
+1_Pooling/config.json               how the hidden states become one vector
 2_Dense/config.json, .safetensors   a linear layer and its activation
-config_sentence_transformers.json   prompts: what is put before a text
+config_sentence_transformers.json   prompts, which are prepended to a text
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from qkv.checkpoints.weights import WHOLE, json_bytes, read_json, read_weights, 
 from qkv.common.errors import QkvError, UsageError
 from qkv.tokenizers.loading import LIMITS
 
-# Our name of each pooling, sentence-transformers' own, and its key in folders written before its version 5. This is the
-# order in which it joins the vectors of several.
+# Our name of each pooling, the name in sentence-transformers, and its key in folders written before version 5. Several
+# poolings are concatenated in this order.
 POOLINGS: dict[str, tuple[str, str]] = {
     "first": ("cls", "pooling_mode_cls_token"),
     "max": ("max", "pooling_mode_max_tokens"),
@@ -31,13 +31,13 @@ POOLINGS: dict[str, tuple[str, str]] = {
     "weighted_mean": ("weightedmean", "pooling_mode_weightedmean_tokens"),
     "last": ("lasttoken", "pooling_mode_lasttoken"),
 }
-ACTIVATIONS = ("Tanh", "Identity", "ReLU", "GELU", "SiLU", "Sigmoid")  # torch's classes
+ACTIVATIONS = ("Tanh", "Identity", "ReLU", "GELU", "SiLU", "Sigmoid")  # classes in torch.nn
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
 
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """A linear layer over a vector, and the activation after it, by torch's name."""
+    """A linear layer applied to the vector, and the torch.nn class name of its activation."""
 
     weight: Tensor
     bias: Tensor | None
@@ -46,7 +46,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Normalize:
-    """A vector is scaled to length 1."""
+    """Scales the vector to length 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +54,13 @@ class SentenceModel:
     """How a text becomes a vector.
 
     Attributes:
-        declared: the folder says so itself; otherwise these are the defaults.
-        pooling: how the states become one vector; several are joined.
-        include_prompt: pooling covers the prompt too.
-        after: what is done to the vector.
-        prompts: texts to put before a text, by name.
-        default_prompt: the name of the one that is used where none is named.
-        similarity: by which sentence-transformers compares vectors, kept as it is.
+        declared: whether the folder specifies all this; otherwise these are the defaults.
+        pooling: how the hidden states become one vector; several poolings are concatenated.
+        include_prompt: whether pooling covers the prompt too.
+        after: the modules applied to the pooled vector.
+        prompts: prompts by name; a prompt is prepended to the text.
+        default_prompt: the name of the prompt to use if none is given.
+        similarity: the similarity function in sentence-transformers; kept as it is.
     """
 
     declared: bool = False
@@ -72,13 +72,13 @@ class SentenceModel:
     similarity: str | None = None
 
     def width(self, dim: int) -> int:
-        """Return the size of a vector, from states of size `dim`."""
+        """Return the size of the vector for hidden states of size `dim`."""
         dense = [part.weight.shape[0] for part in self.after if isinstance(part, Dense)]
         return dense[-1] if dense else len(self.pooling) * dim
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that decides a vector."""
+        """A digest of everything that determines the vector."""
         digest = hashlib.sha256()
         for name, data in sorted(sentence_files(self, dim=0, max_length=None).items()):
             digest.update(name.encode() + data)
@@ -86,7 +86,7 @@ class SentenceModel:
 
 
 def read_sentence(folder: Path) -> SentenceModel:
-    """Read how a folder's texts become vectors: by modules.json, or by the pooling that qkv once wrote without it."""
+    """Read modules.json and the files it lists; without it, the pooling config that old versions of qkv wrote."""
     if not (folder / MODULES).is_file():
         file = folder / "1_Pooling" / "config.json"
         return SentenceModel(declared=True, **_pooling(file)) if file.is_file() else SentenceModel()
@@ -98,7 +98,7 @@ def read_sentence(folder: Path) -> SentenceModel:
         )
     if rows[0][1] != folder:
         raise QkvError(
-            f"{folder / MODULES} keeps its Transformer in {rows[0][1]}: move that folder's files to {folder}"
+            f"{folder / MODULES} has its Transformer in {rows[0][1]}: move the files of that folder to {folder}"
         )
     after = tuple(Normalize() if kind == "Normalize" else _dense(place) for kind, place in rows[2:])
     file = rows[1][1] / "config.json"
@@ -106,7 +106,7 @@ def read_sentence(folder: Path) -> SentenceModel:
 
 
 def sentence_files(sentence: SentenceModel, *, dim: int, max_length: int | None) -> dict[str, bytes]:
-    """Return the files of a folder that says how its texts become vectors; none where it does not."""
+    """Return the sentence-transformers files, or none if the folder did not declare any."""
     if not sentence.declared:
         return {}
     parts = [type(part).__name__ for part in sentence.after]
@@ -132,7 +132,7 @@ def _rows(file: Path) -> list[Mapping[str, Any]]:
     try:
         rows = json.loads(file.read_text("utf-8"))
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            raise ValueError("it holds no list of modules")
+            raise ValueError("it is not a list of modules")
         return sorted(rows, key=lambda row: int(row.get("idx", 0)))
     except (ValueError, TypeError, OSError, RecursionError) as error:
         raise QkvError(f"{file} is damaged: {error}") from None
@@ -141,7 +141,7 @@ def _rows(file: Path) -> list[Mapping[str, Any]]:
 def _kind(row: Mapping[str, Any], folder: Path) -> str:
     known, kind = ("Transformer", "Pooling", "Dense", "Normalize"), str(row.get("type"))
     if not kind.startswith("sentence_transformers.") or (name := kind.rpartition(".")[2]) not in known:
-        raise QkvError(f"{folder / MODULES} names the module {kind}, which is not known (allowed: {', '.join(known)})")
+        raise QkvError(f"{folder / MODULES} lists the unsupported module {kind} (allowed: {', '.join(known)})")
     return name
 
 
@@ -156,7 +156,7 @@ def _pooling(file: Path) -> dict[str, Any]:
         keys += [key for key, value in raw.items() if key.startswith("pooling_mode_") and value and key not in old]
         asked = [POOLINGS[old[key]][0] if key in old else key for key in keys] or ["mean"]
     if bad := [str(way) for way in asked if not isinstance(way, str) or way not in new]:
-        raise QkvError(f"{file} asks for the pooling {bad[0]}, which is not known (allowed: {', '.join(new)})")
+        raise QkvError(f"{file} has the pooling {bad[0]}, which is not supported (allowed: {', '.join(new)})")
     return {"pooling": tuple(new[way] for way in asked), "include_prompt": bool(raw.get("include_prompt", True))}
 
 
@@ -165,7 +165,7 @@ def _pooling_json(sentence: SentenceModel, dim: int) -> dict[str, Any]:
     if list(sentence.pooling) == [name for name in POOLINGS if name in sentence.pooling]:
         return facts | {
             key: name in sentence.pooling for name, (_, key) in POOLINGS.items()
-        }  # old versions read it too
+        }  # old versions can read this form
     return facts | {"pooling_mode": [POOLINGS[name][0] for name in sentence.pooling]}
 
 
@@ -175,12 +175,12 @@ def _dense(place: Path) -> Dense:
     name = str(raw.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = name.rpartition(".")[2]
     if not name.startswith("torch.nn.") or activation not in ACTIVATIONS:
-        raise QkvError(f"{file} asks for the activation {name}, which is not known (allowed: {', '.join(ACTIVATIONS)})")
+        raise QkvError(f"{file} has the activation {name}, which is not supported (allowed: {', '.join(ACTIVATIONS)})")
     if raw.get("use_residual") or raw.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        raise QkvError(f"{file} asks for use_residual or another module_input_name than sentence_embedding, not known")
+        raise QkvError(f"{file} sets use_residual or changes module_input_name, which is not supported")
     weight, bias = tensors.pop("linear.weight", None), tensors.pop("linear.bias", None)
     if weight is None or weight.dim() != 2 or tensors or (bias is not None and bias.shape != weight.shape[:1]):
-        raise QkvError(f"{place / WHOLE} must hold linear.weight, linear.bias of its rows, and nothing else")
+        raise QkvError(f"{place / WHOLE} must contain linear.weight, an optional linear.bias, and nothing else")
     return Dense(weight.float(), None if bias is None else bias.float(), activation)
 
 
@@ -198,7 +198,7 @@ def _prompts(file: Path) -> dict[str, Any]:
     raw = read_json(file) if file.is_file() else {}
     prompts, default = raw.get("prompts") or {}, raw.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise QkvError(f"{file}: prompts must be texts by name, got {prompts!r}")
+        raise QkvError(f"{file}: prompts must map names to texts, got {prompts!r}")
     prompts = {name: text or "" for name, text in prompts.items()}
     if default is not None and default not in prompts:
         raise QkvError(f"{file}: default_prompt_name {default!r} is not among the prompts ({', '.join(prompts)})")
@@ -206,10 +206,10 @@ def _prompts(file: Path) -> dict[str, Any]:
 
 
 def check_widths(sentence: SentenceModel, dim: int) -> None:
-    """Stop where a dense layer does not take what comes before it."""
+    """Raise an error if a dense layer does not match the size of its input."""
     size = len(sentence.pooling) * dim
     for part in sentence.after:
         if isinstance(part, Dense):
             if part.weight.shape[1] != size:
-                raise UsageError(f"a Dense module takes vectors of {part.weight.shape[1]}, and gets vectors of {size}")
+                raise UsageError(f"a Dense module expects vectors of size {part.weight.shape[1]}, but gets size {size}")
             size = part.weight.shape[0]

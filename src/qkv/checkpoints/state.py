@@ -1,6 +1,6 @@
-"""Checkpoints of a run: everything needed to go on bit for bit, checked before a tensor is used.
+"""Checkpoints of a run: everything needed to resume it bit for bit, verified before a tensor is used.
 
-checkpoints/step-1200/   one .safetensors for each part, facts.json, manifest.json
+checkpoints/step-1200/   one .safetensors per part, facts.json, manifest.json
 checkpoints/step-1600/
 """
 
@@ -26,10 +26,10 @@ NAME = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run was at one step.
+    """The state of a run at one step.
 
     Attributes:
-        step: optimizer steps done.
+        step: the number of optimizer steps so far.
         parts: tensors by part (model, optimizer, average, random) and name.
         facts: plain values: the data position, the best score, the counters.
     """
@@ -40,7 +40,7 @@ class Checkpoint:
 
 
 def write_checkpoint(root: Path, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint; it is whole or not there."""
+    """Write a checkpoint atomically."""
     target = root / f"step-{checkpoint.step}"
     files = {f"{part}.safetensors": weight_bytes(tensors) for part, tensors in checkpoint.parts.items()}
     files[FACTS] = json.dumps({"step": checkpoint.step, **checkpoint.facts}, sort_keys=True).encode()
@@ -50,7 +50,7 @@ def write_checkpoint(root: Path, checkpoint: Checkpoint) -> Path:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint whose every byte is as it was written, or say which is not."""
+    """Read a checkpoint. Raises an error that names the first file that is missing or damaged."""
     if reason := disk.damage(folder):
         raise QkvError(reason)
     facts = json.loads((folder / FACTS).read_bytes())
@@ -65,19 +65,19 @@ def steps(root: Path) -> list[int]:
 
 
 def newest_checkpoint(root: Path, say: Callable[[str], None]) -> Checkpoint | None:
-    """Read the newest whole checkpoint; a damaged one is said aloud and the one before is taken."""
+    """Read the newest intact checkpoint. A damaged one is reported, and the previous one is tried."""
     for target in root.glob(".step-*.old") if root.is_dir() else []:
         disk.recover(root / target.name.removeprefix(".").removesuffix(".old"))
     for step in reversed(steps(root)):
         try:
             return read_checkpoint(root / f"step-{step}")
         except QkvError as error:
-            say(f"checkpoint step-{step} cannot be used: {error}; trying the one before")
+            say(f"checkpoint step-{step} cannot be used: {error}; trying the previous one")
     return None
 
 
 def keep_checkpoints(root: Path, last: int, also: frozenset[int] = frozenset()) -> None:
-    """Remove all but the newest `last` checkpoints, and what a cut-off save left lying."""
+    """Remove all but the newest `last` checkpoints and those in `also`, and the remains of interrupted saves."""
     for step in steps(root)[: -last or None]:
         if step not in also:
             disk.remove(root / f"step-{step}")

@@ -1,11 +1,10 @@
-"""A model's files within a folder that holds more: put in place so that a kill leaves the old model or the new one.
+"""Replace the model in a folder that has other files too, so that a killed process leaves the old or the new model.
 
-    folder/.qkv-update/   the new files with their digests, complete before the folder gets this name
-    folder/               then each is moved here, files of the old model that the new one lacks are removed, and the
-                          digests are moved last
+    folder/.qkv-update/   first, all new files and their digests; the folder gets this name once it is complete
+    folder/               then each file moves here, files that only the old model has are removed, and the digests
+                          move last
 
-Whoever reads a folder that still has `.qkv-update` finishes the moves first. Before that folder has its name, the old
-model is untouched.
+A reader that finds `.qkv-update` finishes the moves first. Until that folder exists, the old model is untouched.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from qkv.checkpoints.weights import INDEX, SHARDS, WHOLE
 from qkv.common import disk
 from qkv.common.errors import QkvError
 
-DIGESTS = "qkv_digests.json"  # the SHA-256 of each file that qkv wrote; other libraries ignore it
+DIGESTS = "qkv_digests.json"  # SHA-256 of each file that qkv wrote; other libraries ignore it
 STAGE = ".qkv-update"
-VERIFY = "QKV_VERIFY"  # the environment variable: 0 loads folders that do not match their digests
+VERIFY = "QKV_VERIFY"  # environment variable: 0 loads folders that do not match their digests
 
-# What belongs to a model whoever wrote it, so that none of it may outlive the model.
+# Files that always belong to the model, whichever library wrote them: they are removed with it.
 OWN = (
     "config.json", WHOLE, INDEX, SHARDS,
     "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
     "[0-9]*_Pooling/config.json", "[0-9]*_Dense/config.json", "[0-9]*_Dense/model.safetensors",
 )  # fmt: skip
-# Replaced by tokenizer.json: a model without a tokenizer leaves another's alone, unless qkv wrote it.
+# Superseded by a new tokenizer.json. A model without a tokenizer keeps these files unless qkv wrote them.
 TOKENIZER = (
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt",
 )  # fmt: skip
 
 
 def with_digests(files: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a model folder, and the one that holds their digests."""
+    """Add the file with the digests of all files."""
     return files | {DIGESTS: disk.manifest_of(files)}
 
 
 def check_digests(folder: Path) -> None:
-    """Stop where a file is not as qkv wrote it; a folder without digests passes."""
+    """Raise an error if a file has changed since qkv wrote it. A folder without digests passes."""
     if os.environ.get(VERIFY) == "0" or not (folder / DIGESTS).exists():
         return
     try:
@@ -55,9 +54,9 @@ def check_digests(folder: Path) -> None:
 
 
 def update_folder(target: Path, files: dict[str, bytes]) -> None:
-    """Put a model's files into a folder and keep every file there that is not a model's."""
+    """Write a model's files into a folder and keep all files that do not belong to a model."""
     finish_update(target)
-    for left in target.glob(f".{STAGE}.*"):  # of a save that was cut off before its files were complete
+    for left in target.glob(f".{STAGE}.*"):  # from a save that was interrupted before its files were complete
         disk.remove(left)
     stage = target / STAGE
     moved: list[str] = []
@@ -71,12 +70,12 @@ def update_folder(target: Path, files: dict[str, bytes]) -> None:
             raise
         if isinstance(error, OSError):
             reason = error.strerror or error
-            raise QkvError(f"saving into {target} stopped midway: {reason}; loading the folder finishes it") from None
+            raise QkvError(f"saving to {target} was interrupted: {reason}; loading the folder completes it") from None
         raise
 
 
 def finish_update(target: Path) -> None:
-    """Finish an update that was cut off once its files were complete."""
+    """Finish an update that was interrupted after its files were complete."""
     stage = target / STAGE
     if not stage.is_dir():
         return
@@ -84,18 +83,18 @@ def finish_update(target: Path) -> None:
         _move(stage, target, [])
     except OSError as error:
         raise QkvError(
-            f"saving into {target} was cut off, and finishing it failed: {error.strerror or error}"
+            f"saving to {target} was interrupted, and completing it failed: {error.strerror or error}"
         ) from None
 
 
 def _move(stage: Path, target: Path, moved: list[str]) -> None:
-    """Move what is staged into place; names that have moved are added to `moved`. It may be repeated at any point."""
+    """Move the staged files into place and add their names to `moved`. Safe to repeat at any point."""
     new = disk.listed(stage / DIGESTS)
-    if new and new.keys() & {"config.json", WHOLE}:  # digests move last, so without them nothing is left to do
+    if new and new.keys() & {"config.json", WHOLE}:  # digests move last: without them, nothing is left to do
         for name in new:
             if (stage / name).is_file() and _within(target, name):
                 (target / name).parent.mkdir(exist_ok=True)
-                with contextlib.suppress(FileNotFoundError):  # another process finishes the same update
+                with contextlib.suppress(FileNotFoundError):  # another process is finishing the same update
                     disk.rename(stage / name, target / name)
                 moved.append(name)
         for name in _stale(target, set(new)):
@@ -109,7 +108,7 @@ def _move(stage: Path, target: Path, moved: list[str]) -> None:
 
 
 def _stale(target: Path, new: set[str]) -> list[str]:
-    """List the files of the model that stood here which the new one does not have."""
+    """List the files of the old model that the new one does not have."""
     patterns = [*OWN, *(TOKENIZER if "tokenizer.json" in new else ())]
     there = {file.relative_to(target).as_posix() for pattern in patterns for file in target.glob(pattern)}
     there |= set(disk.listed(target / DIGESTS) or ())
@@ -117,5 +116,5 @@ def _stale(target: Path, new: set[str]) -> list[str]:
 
 
 def _within(target: Path, name: str) -> bool:
-    """Whether a file lies in the folder, and not behind a link that leads out of it."""
+    """Return whether a file is inside the folder and not behind a symbolic link that leads out of it."""
     return (target / name).parent.resolve().is_relative_to(target.resolve())

@@ -1,4 +1,4 @@
-"""Files of a model folder: JSON, and tensors as safetensors, whole or in shards. Nothing here unpickles a file."""
+"""Read and write the files of a model folder: JSON and safetensors, in one file or in shards. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "mo
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Read every tensor of a model folder, by the name it has in the file."""
+    """Read all tensors of a model folder, by their names in the file."""
     if (folder / WHOLE).is_file():
         return _read_file(folder / WHOLE)
     if (folder / INDEX).is_file():
@@ -28,21 +28,21 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     for name in PICKLES:
         if (folder / name).exists():
             raise QkvError(
-                f"{folder / name} is not safetensors, and qkv never unpickles a file; "
-                f"convert it once, where you trust it: "
+                f"{folder / name} is not a safetensors file, and qkv never unpickles a file; "
+                f"if you trust it, convert it once: "
                 f"transformers.AutoModel.from_pretrained({str(folder)!r}).save_pretrained('converted')"
             )
-    raise QkvError(f"{folder} holds no weights: {WHOLE} or {INDEX} is needed")
+    raise QkvError(f"{folder} contains no weights: it needs {WHOLE} or {INDEX}")
 
 
 def weight_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Return tensors as the contents of one safetensors file."""
+    """Return tensors as the bytes of one safetensors file."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     return save(whole, metadata={"format": "pt"})
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read a table of keys."""
+    """Read a JSON object."""
     if not file.is_file():
         raise QkvError(f"{file.parent} is not a model folder: it has no {file.name}")
     try:
@@ -50,12 +50,12 @@ def read_json(file: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         raise QkvError(f"{file} is damaged: {error}") from None
     if not isinstance(raw, dict):
-        raise QkvError(f"{file} is damaged: it holds no table of keys")
+        raise QkvError(f"{file} is damaged: it is not a JSON object")
     return raw
 
 
 def json_bytes(raw: Any) -> bytes:
-    """Return plain values as the contents of a JSON file."""
+    """Return plain values as the bytes of a JSON file."""
     return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -68,10 +68,10 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for file in files:
         if not file.is_file():
-            raise QkvError(f"{index} names the shard {file.name}, which is not there")
+            raise QkvError(f"{index} lists the shard {file.name}, which is missing")
         tensors |= _read_file(file)
     if missing := sorted(set(where) - set(tensors)):
-        raise QkvError(f"{index} names {missing[0]}, which no shard holds")
+        raise QkvError(f"{index} lists {missing[0]}, which no shard contains")
     return tensors
 
 
@@ -79,4 +79,4 @@ def _read_file(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError, ValueError) as error:
-        raise QkvError(f"{file} is damaged or cut short: {error}") from None
+        raise QkvError(f"{file} is damaged or incomplete: {error}") from None

@@ -1,10 +1,10 @@
-"""Word vectors in the files that other tools write and read, plain or gzipped.
+"""Read and write word vectors in the formats of other tools, plain or gzipped.
 
-word2vec text    `N D`, then a line for each word: the word and D numbers, a space before each
+word2vec text    `N D`, then one line per word: the word and D numbers, separated by spaces
 GloVe text       the same without the first line
-word2vec binary  `N D`, then for each word: the word, a space, D little-endian floats, a line feed that may be missing
+word2vec binary  `N D`, then for each word: the word, a space, D little-endian floats, and optionally a line feed
 
-A name that ends in .bin is binary.
+Files whose names end in .bin are binary.
 """
 
 from __future__ import annotations
@@ -34,66 +34,66 @@ Floats = NDArray[np.float32]
 Rows = Iterator[tuple[str, Any]]
 
 UNKNOWN, END = "<unk>", "</s>"
-LONGEST = 1 << 22  # bytes of one vector and of its line; those of 300 numbers have about 3,000
-LONGEST_WORD = 1 << 16  # bytes
+LONGEST = 1 << 22  # maximum bytes of a vector or a line; a line with 300 numbers has about 3,000
+LONGEST_WORD = 1 << 16  # maximum bytes of a word
 
 
 def read_vectors(path: str | Path) -> tuple[list[str], Floats]:
-    """Read words and their vectors; of a word that stands there twice, the first. Shape: [words, D]."""
+    """Read words and their vectors. If a word occurs twice, the first vector is used. Shape: [words, D]."""
     found: dict[str, Any] = {}
     count = 0
     for word, vector in _read_binary(path) if content_name(path).endswith(".bin") else _read_text(path):
         found.setdefault(word, vector)
         count += 1
     if not found:
-        raise QkvError(f"{path} holds no word vectors")
+        raise QkvError(f"{path} contains no word vectors")
     if count > len(found):
-        warnings.warn(f"{path}: {count - len(found)} words stand there twice, and the first is taken", stacklevel=2)
+        warnings.warn(f"{path}: repeated words: {count - len(found)}; the first vector of each is used", stacklevel=2)
     vectors = np.stack(list(found.values())).astype(np.float32, copy=False)
     if not np.isfinite(vectors).all():
         bad = list(found)[int(np.flatnonzero(~np.isfinite(vectors).all(1))[0])]
-        raise QkvError(f"{path}: the vector of {bad!r} holds what is no finite number")
+        raise QkvError(f"{path}: the vector of {bad!r} contains a number that is not finite")
     return list(found), vectors
 
 
 def read_vector_file(path: str | Path) -> Folder:
-    """Read word vectors as a model: words that are unknown, and the end of a text, are zero."""
+    """Read word vectors as a model. The vectors of unknown words and of the end of a text are zero."""
     words, vectors = read_vectors(path)
     added = [token for token in (UNKNOWN, END) if token not in set(words)]
     config = Word2VecConfig(vocab_size=len(words) + len(added), dim=vectors.shape[1])
     with torch.device("meta"):
         model = Word2Vec(config)
     table = torch.cat([torch.from_numpy(vectors), torch.zeros(len(added), config.dim)])
-    # The table of words asked for is not in such a file: the context head scores by likeness.
+    # Such a file has no output table, so the context head scores by similarity to the input vectors.
     model.load_state_dict({"inputs.weight": table, "outputs.weight": table.clone()}, assign=True)
     return Folder(config, model.eval(), _tokenizer([*words, *added]))
 
 
 def write_vectors(path: str | Path, words: Sequence[str], vectors: NDArray[Any], *, header: bool = True) -> None:
-    """Write words and their vectors: the file is whole or not there.
+    """Write words and their vectors atomically.
 
     Args:
-        path: ends in .bin for the binary form, and in .gz to be gzipped.
-        words: a word with white space in it is left out (said aloud), as no reader could tell where it ends.
+        path: ends in .bin for the binary format, and in .gz to be gzipped.
+        words: words that contain white space are left out with a warning: readers cannot tell where they end.
         vectors: Shape: [words, D].
-        header: write `N D` first; GloVe's own text has none.
+        header: write `N D` first. GloVe text files have no header.
     """
     file, zipped = Path(path), str(path).endswith(".gz")
     binary = str(path).removesuffix(".gz").endswith(".bin")
     if binary and not header:
-        raise UsageError(f"{file}: the binary form always begins with `N D`; only text can be without")
+        raise UsageError(f"{file}: the binary format always has the header `N D`; only text files can omit it")
     if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(f"{file} cannot be written: it must name a file in a folder that exists")
+        raise UsageError(f"{file} cannot be written: give a file in an existing folder")
     kept = [row for row, word in enumerate(words) if len(word.split()) == 1 and word == word.strip()]
     if len(kept) < len(words):
-        warnings.warn(f"{len(words) - len(kept)} words with white space in them are left out", stacklevel=2)
+        warnings.warn(f"words left out because they contain white space: {len(words) - len(kept)}", stacklevel=2)
     rows = ((words[row], np.asarray(vectors[row], dtype="<f4")) for row in kept)
     first = [f"{len(kept)} {vectors.shape[1]}\n".encode()] if header else []
     _write(file, chain(first, _binary(rows) if binary else _text(rows)), zipped)
 
 
 def _read_text(path: str | Path) -> Rows:
-    """Give words and vectors; words may hold spaces, as some of GloVe's do."""
+    """Yield words and vectors. Words may contain spaces, as some in GloVe do."""
     lines = read_lines(path, LONGEST)
     number, line = next(lines, (1, ""))
     fields = line.rstrip().split(" ")
@@ -111,18 +111,18 @@ def _read_text(path: str | Path) -> Rows:
         except ValueError:
             vector = np.empty(0, np.float32)
         if not word or not dim or len(vector) != dim:
-            raise QkvError(f"{path}:{place} is not a word and {max(dim, 1)} numbers: {text[:40]!r}")
+            raise QkvError(f"{path}:{place} is not a word followed by {max(dim, 1)} numbers: {text[:40]!r}")
         seen += 1
         yield word, vector
     if said is not None and seen != said:
-        raise QkvError(f"{path} says that it holds {said} words and holds {seen}")
+        raise QkvError(f"{path} declares {said} words but contains {seen}")
 
 
 def _read_binary(path: str | Path) -> Rows:
     with open_binary(path) as stream:
         fields = stream.readline(100).split()
         if len(fields) != 2 or not all(_is_count(field.decode("latin-1")) for field in fields):
-            raise QkvError(f"{path} does not begin with the number of words and of numbers, as word2vec's .bin do")
+            raise QkvError(f"{path} does not begin with the word count and the vector size, as word2vec .bin files do")
         count, dim = map(int, fields)
         _check_dim(path, dim)
         for number in range(1, count + 1):
@@ -130,7 +130,7 @@ def _read_binary(path: str | Path) -> Rows:
             if len(word) > LONGEST_WORD:
                 raise too_large(f"{path}: word {number}", "word", LONGEST_WORD)
             if len(data) < 4 * dim:
-                raise QkvError(f"{path} is cut off: word {number} of {count} is not whole")
+                raise QkvError(f"{path} is truncated: word {number} of {count} is incomplete")
             try:
                 yield word.decode(), np.frombuffer(data, "<f4")
             except UnicodeDecodeError:
@@ -143,7 +143,7 @@ def _is_count(field: str) -> bool:
 
 def _check_dim(path: str | Path, dim: int) -> None:
     if 4 * dim > LONGEST:
-        raise QkvError(f"{path} has vectors of {dim:,} numbers; at most {LONGEST // 4:,} are read")
+        raise QkvError(f"{path} has vectors of size {dim:,}; the maximum is {LONGEST // 4:,}")
 
 
 def _until_space(stream: BinaryIO) -> bytes:
@@ -154,7 +154,7 @@ def _until_space(stream: BinaryIO) -> bytes:
 
 
 def _text(rows: Rows) -> Iterator[bytes]:
-    # numpy writes as few digits as bring the same float back
+    # numpy writes the fewest digits that round-trip to the same float
     return (f"{word} {' '.join(vector.astype(str))}\n".encode() for word, vector in rows)
 
 
@@ -164,7 +164,7 @@ def _binary(rows: Rows) -> Iterator[bytes]:
 
 def _write(file: Path, parts: Iterator[bytes], zipped: bool) -> None:
     with disk.streaming(file) as raw, disk.no_space(str(file)):
-        if zipped:  # without name and time, so that the same vectors are the same bytes
+        if zipped:  # no file name and no time: equal vectors give equal bytes
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as out:
                 out.writelines(parts)
         else:
@@ -172,7 +172,7 @@ def _write(file: Path, parts: Iterator[bytes], zipped: bool) -> None:
 
 
 def _tokenizer(words: list[str]) -> TextTokenizer:
-    """Make a tokenizer of whole words; where no word has a capital, texts are read as lower case."""
+    """Make a word-level tokenizer. If no word has a capital letter, it converts texts to lower case."""
     inner = Tokenizer(models.WordLevel({word: row for row, word in enumerate(words)}, unk_token=UNKNOWN))
     if all(word == word.lower() for word in words):
         inner.normalizer = normalizers.Lowercase()

@@ -1,11 +1,12 @@
-"""The one place that writes to disk: whole and synced, or not at all.
+"""Atomic writes to disk: a target is complete and synced, or unchanged.
 
-A file or folder is written beside its place under the name of a process, synced, and renamed last. What a killed
-process leaves is known by that name. Links are followed; devices, pipes and sockets are never replaced. A manifest
-holds the SHA-256 of every file, because no tensor format notices a flipped bit by itself.
+A file or folder is written next to its target under a temporary name, synced, and then renamed. The temporary name
+contains the process id, so what a killed process leaves behind can be found. Symbolic links are followed; devices,
+pipes and sockets are never replaced. A manifest contains the SHA-256 of every file, because no tensor format detects a
+flipped bit.
 
     .NAME.PID-NUMBER.new    being written        .NAME.PID-NUMBER.gone    being removed
-    .NAME.old               a folder whose successor is about to take its place
+    .NAME.old               an old folder that is being replaced
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from qkv.common.errors import StorageError, UsageError, reason_of
 
 MANIFEST = "manifest.json"
 LEFT = re.compile(r"\..+\.(\d+)-\d+\.(new|gone)")
-# What versions up to 0.1 left behind.
+# Names of unfinished files in versions up to 0.1.
 LEFT_BEFORE = re.compile(
     r"\.[\w-]+\.(toml|json|safetensors)\.new|\.\w+\.(bin|offsets)\.\d+\.part|\.(best|tokenizer|step-\d+)\.[a-z0-9_]{8}"
 )
@@ -51,7 +52,7 @@ def write(file: Path, data: bytes) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a folder last."""
+    """Sync a folder, so that renames in it survive a crash."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -60,12 +61,12 @@ def sync(folder: Path) -> None:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename, replacing a file that stands there."""
+    """Rename a path; an existing file is replaced."""
     os.replace(old, new)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder, if it is there; a kill leaves no half of a folder under its name."""
+    """Remove a file, a link or a folder if it exists. A folder is renamed first, so a kill leaves no partial folder."""
     if not path.is_dir() or path.is_symlink():
         path.unlink(missing_ok=True)
         return
@@ -76,24 +77,24 @@ def remove(path: Path) -> None:
 
 
 def plain_file(file: Path) -> Path:
-    """Return the plain file that a path means, through links; it need not exist, but anything else there is refused."""
+    """Resolve a path to a regular file. It need not exist, but anything else at the path is an error."""
     if kind := _kind(file):
-        raise UsageError(f"{file} is {kind}: name a plain file instead")
+        raise UsageError(f"{file} is {kind}: give a regular file instead")
     place = Path(os.path.realpath(file))
     if not place.parent.is_dir():
-        raise UsageError(f"{file} cannot be written: it must name a file in a folder that exists")
+        raise UsageError(f"{file} cannot be written: its folder does not exist")
     return place
 
 
 def plain_folder(folder: Path) -> Path:
-    """Return the folder that a path means, through links; it need not exist, but anything else there is refused."""
+    """Resolve a path to a folder. It need not exist, but anything else at the path is an error."""
     if (kind := _kind(folder)) != "a folder" and os.path.exists(folder):
-        raise UsageError(f"{folder} is {kind or 'a file'}: name a folder instead")
+        raise UsageError(f"{folder} is {kind or 'a file'}: give a folder instead")
     return Path(os.path.realpath(folder))
 
 
 def replace_file(file: Path, data: bytes) -> None:
-    """Put new contents in the place of a file."""
+    """Write a file atomically."""
     place = plain_file(file)
     work = unfinished(place)
     try:
@@ -108,9 +109,9 @@ def replace_file(file: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def streaming(file: Path) -> Iterator[BinaryIO]:
-    """Give a stream to a file that takes its place only when it is whole.
+    """Open a stream for writing a file, which replaces the target only when it is complete.
 
-    A terminal, a pipe, /dev/null and /dev/stdout have no place to take: they are written to as the bytes come.
+    Terminals, pipes, /dev/null and /dev/stdout cannot be replaced: bytes go to them directly.
     """
     with no_space(str(file)):
         special = _stream(file)
@@ -137,9 +138,9 @@ def streaming(file: Path) -> Iterator[BinaryIO]:
 
 
 def replace_folder(target: Path, files: dict[str, bytes], *, manifest: bool) -> None:
-    """Put a folder of files in its place; what stood there goes only when the new one stands.
+    """Write a folder atomically; an existing folder is removed only after the new one is complete.
 
-    A manifest is for folders that nobody else writes: a model folder is edited by people and by other libraries.
+    Use a manifest only for folders that nobody else writes to. People and other libraries edit model folders.
     """
     with new_folder(target) as work:
         work.mkdir()
@@ -154,7 +155,7 @@ def replace_folder(target: Path, files: dict[str, bytes], *, manifest: bool) -> 
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Give a name for a new folder of synced files, which then takes the place of `target`."""
+    """Yield a path for a new folder of synced files, which replaces `target` when the block ends."""
     place = plain_folder(target)
     place.parent.mkdir(parents=True, exist_ok=True)
     work = unfinished(place)
@@ -167,17 +168,17 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def recover(target: Path) -> None:
-    """Finish a replacement that was cut off between its two renames: the old folder gets its name back."""
+    """Undo a replacement that was interrupted between its two renames: the old folder gets its name back."""
     if not target.name:  # the root of the file system, or "."
         return
     target = Path(os.path.realpath(target))
     aside = _aside(target)
-    if os.path.isdir(aside) and not os.path.exists(target):  # False for a name that is too long, too
+    if os.path.isdir(aside) and not os.path.exists(target):  # also False if the name is too long
         rename(aside, target)
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed processes left in a folder and below. Nobody else may be writing there."""
+    """Remove what killed processes left in a folder and its subfolders. No other process may be writing there."""
     for path in sorted(folder.rglob(".*")):
         if path.name.endswith(".old") and path.is_dir():
             target = path.with_name(path.name.removeprefix(".").removesuffix(".old"))
@@ -190,24 +191,24 @@ def sweep(folder: Path) -> None:
 
 
 def is_left(path: Path) -> bool:
-    """Whether a path has a name that only unfinished work has."""
+    """Return whether a path has the temporary name of an unfinished write."""
     return bool(LEFT.fullmatch(path.name) or LEFT_BEFORE.fullmatch(path.name))
 
 
 def seal(folder: Path) -> None:
-    """Write the manifest of the files that stand in a folder."""
+    """Write a manifest of all files in a folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
     table = {str(path.relative_to(folder)): digest_of(path) for path in files}
     replace_file(folder / MANIFEST, table_bytes("sha256", table))
 
 
 def damage(folder: Path, manifest: str = MANIFEST) -> str | None:
-    """Say what is wrong with a folder that has a manifest, or None if every byte is as it was written."""
+    """Return the first missing or changed file of a folder with a manifest as a message, or None if all match."""
     wanted = listed(folder / manifest)
     if wanted is None:
         return f"{folder / manifest} is missing or damaged"
     for name, digest in wanted.items():
-        if not (folder / name).is_file():  # nor a pipe or a device, which never end
+        if not (folder / name).is_file():  # False for pipes and devices, which may never end
             return f"{folder / name} is missing"
         try:
             found = digest_of(folder / name)
@@ -235,7 +236,7 @@ def listed(manifest: Path) -> dict[str, str] | None:
 
 
 def _inside(name: str) -> bool:
-    """Whether a name stays within its folder."""
+    """Return whether a relative name stays inside its folder."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
@@ -247,12 +248,12 @@ def digest_of(file: Path) -> str:
 
 
 def table_bytes(name: str, table: dict[str, Any]) -> bytes:
-    """Return a table as JSON, by its name, with a digest of itself."""
+    """Return a named table as JSON, together with its digest."""
     return json.dumps({name: table, "self": _digest_of_table(table)}, indent=2).encode() + b"\n"
 
 
 def read_table(file: Path, name: str) -> dict[str, Any]:
-    """Read what `table_bytes` gave; a change of any byte is an error."""
+    """Read a table written by `table_bytes`. Raises an error if any byte has changed."""
     try:
         found = json.loads(file.read_bytes())
         table: dict[str, Any] = found[name]
@@ -268,30 +269,30 @@ def read_table(file: Path, name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def no_space(what: str) -> Iterator[None]:
-    """Turn the system's errors of writing into one sentence."""
+    """Turn system errors while writing into a one-sentence `StorageError`."""
     try:
         yield
-    except BrokenPipeError:  # nobody reads on: the command line ends without a word
+    except BrokenPipeError:  # the reader is gone: the command line exits silently
         raise
     except OSError as error:
         raise StorageError(
-            f"{what} could not be written: {reason_of(error)}; what was there before is untouched"
+            f"{what} could not be written: {reason_of(error)}; existing contents are unchanged"
         ) from None
 
 
 def manifest_of(files: dict[str, bytes]) -> bytes:
-    """Return a manifest: the SHA-256 of each file, and of the table itself."""
+    """Return a manifest: the SHA-256 of each file, and a digest of the table itself."""
     return table_bytes("sha256", {name: hashlib.sha256(data).hexdigest() for name, data in files.items()})
 
 
 def unfinished(place: Path) -> Path:
-    """Return the name that a file or folder has while it is written; what dead processes left for it is removed."""
+    """Return the temporary path for writing a file or folder, and remove what dead processes left for it."""
     for left in place.parent.glob(f".{glob.escape(place.name)}.*.new"):
         found = LEFT.fullmatch(left.name)
         if found and not _alive(int(found[1])):
             remove(left)
     work = _beside(place, "new")
-    remove(work)  # of a dead process that had our id
+    remove(work)  # left by a dead process with the same id
     return work
 
 
@@ -304,13 +305,13 @@ def _alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # somebody else's
+    except (OSError, OverflowError):  # it belongs to another user
         return True
     return True
 
 
 def _kind(path: Path) -> str | None:
-    """Say what stands at a path, through links, where it is not a plain file."""
+    """Return what is at a path, following links, or None if it is missing or a regular file."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -319,7 +320,7 @@ def _kind(path: Path) -> str | None:
 
 
 def _stream(file: Path) -> BinaryIO | None:
-    """Open what is written to as bytes come: one of this process's own streams, a character device or a pipe."""
+    """Open a target that cannot be replaced: an inherited stream, a character device or a pipe. None for others."""
     if found := INHERITED.fullmatch(os.path.abspath(file)):
         number = found[1] or ("stdin", "stdout", "stderr").index(found[2])
         return os.fdopen(os.dup(int(number)), "wb")

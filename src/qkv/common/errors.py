@@ -1,4 +1,4 @@
-"""One sentence that names what is wrong and what is allowed."""
+"""Errors for users: one sentence that says what is wrong and what is allowed."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from difflib import get_close_matches
 
 
 class QkvError(Exception):
-    """Something failed; the command line prints the sentence and exits with `exit_code`."""
+    """An error for the user. The command line prints its message and exits with `exit_code`."""
 
     exit_code = 1
 
 
 class UsageError(QkvError):
-    """The caller asked for something that does not exist or cannot be."""
+    """The caller passed something that does not exist or is not allowed."""
 
     exit_code = 2
 
 
 class StorageError(QkvError):
-    """The system refused to read or write: no permission, no space, a disk that fails."""
+    """Reading or writing failed: no permission, no space, or a disk error."""
 
 
 class Shortened(UserWarning):
-    """Some texts were too long and were cut; the command line adds up those of all batches.
+    """Some texts were too long and were truncated. The command line adds up the counts of all batches.
 
     Attributes:
-        cut: how many.
-        number: of how many.
-        what: what happened to what: "texts were cut to 12 tokens".
+        cut: the number of truncated texts.
+        number: the number of all texts.
+        what: the rest of the sentence, such as "texts were cut to 12 tokens".
     """
 
     def __init__(self, cut: int, number: int, what: str) -> None:
@@ -38,7 +38,7 @@ class Shortened(UserWarning):
 
 
 def unknown(kind: str, value: object, allowed: Iterable[object]) -> UsageError:
-    """Return the error for a name that is not in a list, with the nearest one that is."""
+    """Return the error for an unknown name, with the closest allowed name as a suggestion."""
     names = [str(name) for name in allowed]
     near = get_close_matches(value if isinstance(value, str) else show(value), names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -46,7 +46,7 @@ def unknown(kind: str, value: object, allowed: Iterable[object]) -> UsageError:
 
 
 def show(value: object, length: int = 200) -> str:
-    """Return a value as Python writes it, cut to a length that fits into a message."""
+    """Return the repr of a value, shortened to fit into a message."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # nested too deeply, or an integer of thousands of digits
@@ -55,17 +55,17 @@ def show(value: object, length: int = 200) -> str:
 
 
 def reason_of(error: OSError) -> str:
-    """Return what the system says, without the number and the name."""
+    """Return the system's message without the error number and the file name."""
     return error.strerror or str(error) or type(error).__name__
 
 
 @contextmanager
 def system_errors() -> Iterator[None]:
-    """Turn an error of the system into one sentence; also a decorator. A broken pipe is the caller's own to handle."""
+    """Turn system errors into a one-sentence `StorageError`; also a decorator. Broken pipes are left to the caller."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        place = f"{error.filename} cannot be used" if error.filename else "the system failed to read or write"
+        place = f"{error.filename} cannot be used" if error.filename else "reading or writing failed"
         raise StorageError(f"{place}: {reason_of(error)}") from error

@@ -1,4 +1,4 @@
-"""The one bar: on standard error, only where that is a terminal, gone when the work is done."""
+"""A progress bar on standard error. It is shown only on a terminal and disappears when the work is done."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 from qkv.common.terminal import visible
 
 T = TypeVar("T")
-PAUSE = 0.1  # seconds between two drawings: counting a million lines must cost nothing
+PAUSE = 0.1  # seconds between redraws, so that counting a million lines costs nothing
 
 
 class Bar:
-    """Counts what is done.
+    """A progress bar.
 
     Args:
-        what: said before the bar.
-        total: how much there is, or None where nobody knows.
-        done: how much was done before.
-        long: false for work that is over before anybody reads a bar.
+        what: the description before the bar.
+        total: the total amount of work, or None if unknown.
+        done: the amount that is already done.
+        long: false for work that is too short for a bar.
     """
 
     def __init__(self, what: str, *, total: int | None = None, done: int = 0, long: bool = True) -> None:
@@ -40,24 +40,24 @@ class Bar:
             self._bar.stop()
 
     def add(self, count: int) -> None:
-        """Count more."""
+        """Advance by `count`."""
         self.at(self.done + count, self._facts)
 
     def at(self, done: int, facts: str = "") -> None:
-        """Say how much is done in all, and what there is to say about it."""
+        """Set the total amount done, and the facts to show beside the bar."""
         self.done, self._facts = done, facts
         if self._bar is not None and time.monotonic() - self._drawn > PAUSE:
             self._draw()
 
     def each(self, items: Iterable[T]) -> Iterator[T]:
-        """Pass items on and count them."""
+        """Yield items and count them."""
         for item in items:
             yield item
             self.add(1)
 
     def say(self, message: str) -> None:
         """Print a line above the bar."""
-        # While a bar is shown, rich has put itself in the place of standard error.
+        # While a bar is shown, rich has replaced sys.stderr.
         sys.stderr.write(visible(message) + "\n")
         sys.stderr.flush()
 
@@ -79,6 +79,6 @@ def _columns() -> Any:
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
-        redirect_stdout=False,  # standard output is the answer's
+        redirect_stdout=False,  # standard output is for results
         transient=True,
     )

@@ -1,11 +1,11 @@
-"""The one idea: a batch is one row of real tokens and the lengths of its sequences. No padding.
+"""Packed batches: the tokens of all sequences in one row, and the sequence lengths. There is no padding.
 
     tokens   the cat sat | hello | two dogs
     row      [ 0   1   2 |   3   |  4   5  ]        x_TD, T = 6
     offsets  [ 0           3       4         6 ]
     lengths  [     3           1       2      ]
 
-Only attention, recurrence and convolution look at a `Ragged`; everything else works on rows.
+Only attention, recurrence and convolution use a `Ragged`; everything else works on rows.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from torch import Tensor
 class Ragged:
     """Which rows of a batch belong to which sequence.
 
-    Sequence b holds the rows `offsets[b] ... offsets[b] + lengths[b] - 1`. In a packed batch there are no gaps
-    between sequences; in a key/value cache each has room to grow, so its slot may be longer than its length.
+    Sequence b has the rows `offsets[b] ... offsets[b] + lengths[b] - 1`. A packed batch has no gaps between sequences.
+    In a KV cache each sequence has room to grow, so its slot may be longer than the sequence.
 
     Attributes:
-        offsets: where each slot starts, and where the last one ends. Shape: [B + 1], int32.
-        lengths: real tokens of each sequence. Shape: [B], int32.
+        offsets: the start of each slot, and the end of the last one. Shape: [B + 1], int32.
+        lengths: the number of tokens in each sequence. Shape: [B], int32.
         max_length: an upper bound of `lengths`, known on the host.
-        num_rows: rows in all, slack included.
+        num_rows: the total number of rows, unused ones included.
         pitch: the distance between slots if it is the same for all (a rectangle is then a view, not a copy).
         packed: whether there are no gaps between the sequences.
-        mask: `held` as an additive mask, 0 and -inf in the precision of the queries, if a step made it once for all
+        mask: `held` as an additive mask, 0 and -inf in the dtype of the queries, if a step has computed it once for all
             layers. Shape: [B, pitch].
         known_lengths: `lengths` on the host, if they are known there; see `host_lengths`.
-        plans: what kernels compute for this layout, once for all layers (`nn/rectangles.py`). A copy starts empty.
+        plans: what kernels compute for this layout, once for all layers (`nn/rectangles.py`). Copies start empty.
     """
 
     offsets: Tensor
@@ -51,7 +51,7 @@ class Ragged:
 
     @staticmethod
     def of(lengths: Sequence[int], device: torch.device | str | None = None) -> Ragged:
-        """Lay out packed sequences of these lengths."""
+        """Return the layout of packed sequences of these lengths."""
         sizes = torch.tensor(list(lengths), dtype=torch.int32)
         offsets = torch.zeros(len(lengths) + 1, dtype=torch.int32)
         torch.cumsum(sizes, 0, out=offsets[1:])
@@ -66,56 +66,56 @@ class Ragged:
         )
 
     def to(self, device: torch.device | str) -> Ragged:
-        """Return the layout on another device; the host keeps the lengths it knows."""
+        """Return the layout on another device. Lengths known on the host stay known."""
         known = self.host_lengths if self.lengths.device.type == "cpu" else self.known_lengths
         mask = None if self.mask is None else to_device(self.mask, device)
         offsets, lengths = to_device(self.offsets, device), to_device(self.lengths, device)
         return replace(self, offsets=offsets, lengths=lengths, mask=mask, known_lengths=known)
 
     def fresh(self) -> Ragged:
-        """Return a layout over the same tensors that assumes nothing about their contents, for tensors that change."""
+        """Return a layout of the same tensors without host lengths, for tensors whose contents change."""
         return replace(self, known_lengths=None)
 
     @property
     def num_sequences(self) -> int:
-        """B."""
+        """The number of sequences B."""
         return self.lengths.shape[0]
 
     @cached_property
     def host_lengths(self) -> list[int]:
-        """The lengths as Python numbers (on CUDA this waits for the device, once, unless they are known)."""
+        """The lengths as Python integers. Unless they are known, this synchronises with a CUDA device once."""
         return self.lengths.tolist() if self.known_lengths is None else list(self.known_lengths)
 
     @cached_property
     def sequence_of(self) -> Tensor:
         """The sequence each row belongs to. Shape: [T]."""
         rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.offsets.device)
-        # Over all offsets: the compiler of torch 2.11 loses the start of a slice.
+        # Search all offsets: the compiler of torch 2.11 loses the start of a slice.
         return (torch.searchsorted(self.offsets, rows, right=True) - 1).clamp_max(self.num_sequences - 1)
 
     @cached_property
     def position_of(self) -> Tensor:
-        """The position of each row in its sequence, from 0. Shape: [T]."""
+        """The position of each row in its sequence, starting at 0. Shape: [T]."""
         rows = torch.arange(self.num_rows, dtype=torch.int64, device=self.offsets.device)
         return rows - self.offsets.long()[self.sequence_of]
 
     @cached_property
     def held(self) -> Tensor:
-        """Where a slot of a cache holds a token. Shape: [B, pitch], bool."""
+        """Which places of each cache slot contain a token. Shape: [B, pitch], bool."""
         return torch.arange(self.pitch or 0, device=self.lengths.device) < self.lengths.unsqueeze(1)
 
     @property
     def first(self) -> Tensor:
-        """The first row of each sequence; for an empty one, an arbitrary row. Shape: [B]."""
+        """The first row of each sequence, or an arbitrary row if it is empty. Shape: [B]."""
         return self.offsets[:-1].long().clamp_max(self.num_rows - 1)
 
     @property
     def last(self) -> Tensor:
-        """The last row of each sequence; for an empty one, an arbitrary row. Shape: [B]."""
+        """The last row of each sequence, or an arbitrary row if it is empty. Shape: [B]."""
         return (self.offsets[:-1].long() + self.lengths.long() - 1).clamp_min(0)
 
     def select(self, sequences: Tensor, lengths: Tensor) -> Ragged:
-        """Keep some sequences, in rising order, each cut to a new length; no row moves."""
+        """Keep some sequences, in ascending order, each truncated to a new length. No row moves."""
         ends = self.offsets[sequences[-1:] + 1]
         return Ragged(
             offsets=torch.cat([self.offsets[sequences], ends]),
@@ -126,7 +126,7 @@ class Ragged:
         )
 
     def twice(self) -> Ragged:
-        """Lay out the same sequences two times, one after the other."""
+        """Return the layout of the batch followed by a second copy of it."""
         known = self.known_lengths
         return Ragged(
             offsets=torch.cat([self.offsets, self.offsets[1:] + self.num_rows]),
@@ -139,7 +139,7 @@ class Ragged:
         )
 
     def split(self, x: Tensor) -> list[Tensor]:
-        """Cut a row tensor into one tensor per sequence."""
+        """Split a row tensor into one tensor per sequence."""
         starts = self.offsets.tolist()
         return [x[start : start + length] for start, length in zip(starts, self.host_lengths, strict=False)]
 
@@ -152,7 +152,7 @@ class Ragged:
 
 
 def to_device(x: Tensor, device: torch.device | str) -> Tensor:
-    """Copy a tensor to a device without waiting for it."""
-    # A large copy from memory that is not pinned would wait until the device has finished all earlier work.
+    """Copy a tensor to a device asynchronously."""
+    # A large copy from unpinned memory would wait until the device has finished all earlier work.
     pin = torch.device(device).type == "cuda" and x.device.type == "cpu"
     return (x.pin_memory() if pin else x).to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Some rows of a batch: those that a head needs, if it does not need all."""
+"""A subset of the rows of a batch, for a head that does not need all of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from qkv.common.ragged import Ragged
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Which rows are needed, and which sequences they belong to. Nothing here waits for the device.
+    """Selected rows and the sequences they belong to. Nothing here synchronises with the device.
 
     Attributes:
-        index: the rows, sequence after sequence. Shape: [M].
-        layout: how many of them each sequence has.
+        index: the selected rows, in sequence order. Shape: [M].
+        layout: the layout of the selected rows.
     """
 
     index: Tensor
@@ -24,7 +24,7 @@ class Rows:
 
     @staticmethod
     def first(layout: Ragged) -> Rows:
-        """Select the first row of each sequence; for an empty one, an arbitrary row."""
+        """Select the first row of each sequence, or an arbitrary row if the sequence is empty."""
         number, device = layout.num_sequences, layout.offsets.device
         each_one = Ragged(
             offsets=torch.arange(number + 1, dtype=torch.int32, device=device),
@@ -37,7 +37,7 @@ class Rows:
 
     @staticmethod
     def at(layout: Ragged, rows: Tensor) -> Rows:
-        """Select rows in rising order, each once (or, if more are given than there are, some of them again)."""
+        """Select rows in ascending order. They are distinct unless there are more of them than rows in the batch."""
         number = len(rows)
         offsets = torch.searchsorted(rows, layout.offsets.long(), out_int32=True)
         found = Ragged(

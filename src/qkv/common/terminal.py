@@ -1,22 +1,22 @@
-"""Text that is safe to show on a terminal: what a terminal would obey instead of printing is written as an escape."""
+"""Make text safe to print on a terminal by escaping control characters."""
 
 from __future__ import annotations
 
 import re
 
-# C0 and C1 controls with ESC and DEL, line and paragraph separators, the bidirectional overrides, embeddings and
-# isolates that reorder what follows (Boucher & Anderson 2021), and lone surrogates, which UTF-8 cannot hold.
+# C0 and C1 controls with ESC and DEL, line and paragraph separators, bidirectional overrides, embeddings and isolates,
+# which reorder text (Boucher & Anderson 2021), and lone surrogates, which UTF-8 cannot encode.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNSAFE_IN_LINES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""Return lines with their tabs and newlines, and every other control character as an escape such as \x1b."""
+    r"""Escape all control characters except tabs and newlines, for example as \x1b."""
     return _UNSAFE_IN_LINES.sub(_escape, text)
 
 
 def one_line(text: str) -> str:
-    r"""Return a message as one line: tabs and newlines are written as \t and \n too."""
+    r"""Escape all control characters, including tabs and newlines as \t and \n, so that a message fits on one line."""
     return _UNSAFE.sub(_escape, text)
 
 

@@ -15,7 +15,7 @@ Leaf = Tensor | Ragged
 
 
 def mapped(batch: T, change: Callable[[Leaf], Leaf]) -> T:
-    """Return the same tree with every leaf changed."""
+    """Apply `change` to every leaf and return the new tree."""
     if isinstance(batch, Tensor | Ragged):
         return change(batch)  # type: ignore[return-value]
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
@@ -27,7 +27,7 @@ def mapped(batch: T, change: Callable[[Leaf], Leaf]) -> T:
 
 
 def leaves(batch: object) -> Iterator[Leaf]:
-    """Yield every leaf, in the order of the fields."""
+    """Yield all leaves in field order."""
     if isinstance(batch, Tensor | Ragged):
         yield batch
     elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):

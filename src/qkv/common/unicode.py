@@ -1,4 +1,4 @@
-"""Lone surrogates: code points that a Python string can hold (JSON can write them) and UTF-8 and tokenizers cannot."""
+"""Lone surrogates: a Python string can contain them, for example from JSON, but UTF-8 and tokenizers cannot."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _LONE = re.compile(r"[\ud800-\udfff]")
 
 
 def is_well_formed(text: str) -> bool:
-    """Tell whether a text holds no surrogate, so that it can be encoded."""
+    """Return whether a text has no surrogates, so that UTF-8 can encode it."""
     return text.isascii() or _LONE.search(text) is None
 
 
 def well_formed(text: str) -> str:
-    """Replace every surrogate with U+FFFD; all other characters stay where they are."""
+    """Replace every surrogate with U+FFFD. The length of the text does not change."""
     return text if text.isascii() else _LONE.sub("\ufffd", text)

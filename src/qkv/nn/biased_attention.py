@@ -1,12 +1,12 @@
-"""Attention with a bias that is read by distance, in Triton: flash attention (Dao et al. 2022) over ragged rows.
+"""Attention with a bias by distance, in Triton: flash attention (Dao et al. 2022) over packed batches.
 
     s = q kᵀ · scale + table[head, distance]      p = softmax(s)      o = (p · m) v
     dp = m · (do vᵀ)      ds = p · (dp - do · o)      d_table = ds summed over each distance
     dv = (p · m)ᵀ do      dq = ds k · scale           dk = dsᵀ q · scale
 
-m is what dropout leaves of each weight, 0 or 1 / (1 - dropout): drawn again from one seed in each kernel, never stored.
-Nothing is added across programs, so a step gives the same bits each time. All squares of BLOCK x BLOCK scores on one
-diagonal have the same distances: `_table_backward` sums whole squares, and only their sums are summed by distance.
+m is the dropout mask, 0 or 1 / (1 - dropout). Each kernel draws it again from the same seed; it is never stored.
+Programs never add to the same memory, so results are deterministic. All tiles of BLOCK x BLOCK scores on one diagonal
+have the same distances: `_table_backward` sums whole tiles, and only these sums are then reduced by distance.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from qkv.common.cuda.triton import HERE, buildable
 
-WIDEST = 128  # of a head
-BLOCK = 64  # queries and keys of a tile
+WIDEST = 128  # maximum head dimension
+BLOCK = 64  # queries and keys per tile
 PARTS = 16  # programs that share the sequences of one diagonal
 
 if HERE:
@@ -29,12 +29,12 @@ if HERE:
 
     @triton.jit
     def _where(q_offsets, k_offsets, q_lengths, k_lengths, b):
-        """First rows and numbers of rows of a sequence."""
+        """The first rows and the lengths of a sequence."""
         return tl.load(q_offsets + b), tl.load(k_offsets + b), tl.load(q_lengths + b), tl.load(k_lengths + b)
 
     @triton.jit
     def _read(x, start, rows, length, row_stride, head, H: tl.constexpr, W: tl.constexpr):
-        """Rows of one head, zeros where there are none. Shape: [rows, W]."""
+        """Load rows of one head, with zeros beyond the sequence. Shape: [rows, W]."""
         column = tl.arange(0, W)[None, :]
         there = (rows >= 0)[:, None] & (rows < length)[:, None] & (column < H)
         return tl.load(x + (start + rows).to(tl.int64)[:, None] * row_stride + head * H + column, there, 0.0)
@@ -50,7 +50,7 @@ if HERE:
     def _scores(
         queries, keys, table, i, j, q_length, k_length, scale, reach, causal: tl.constexpr, window: tl.constexpr,
     ):  # fmt: skip
-        """Q kᵀ · scale + bias, -inf where nothing may be seen; queries stand at the end of their keys."""
+        """Q kᵀ · scale + bias, with -inf for masked keys; queries are aligned with the end of their keys."""
         distance = j[None, :] - i[:, None] - (k_length - q_length)
         seen = (i >= 0)[:, None] & (i < q_length)[:, None] & (j < k_length)[None, :]
         if causal:
@@ -63,7 +63,7 @@ if HERE:
 
     @triton.jit
     def _left(p, seed, stream, i, j, side, dropout: tl.constexpr):
-        """Drop some of the weights, or of what stands in their places."""
+        """Apply dropout to the weights or their gradients."""
         place = i[:, None] * side + j[None, :]
         return tl.where(tl.rand(tl.load(seed) + stream, place, 7) < dropout, 0.0, p * (1.0 / (1.0 - dropout)))
 
@@ -100,7 +100,7 @@ if HERE:
                 top = higher
             some = tl.where(total > 0.0, total, 1.0)
             _write(out, found / some[:, None], q_start, i, q_length, N * H, head, H, W)
-            weight = tl.where(total > 0.0, top + tl.log(some), float("inf"))  # a query that sees nothing weighs nothing
+            weight = tl.where(total > 0.0, top + tl.log(some), float("inf"))  # if no key is visible, all weights are 0
             tl.store(lse + (q_start + i).to(tl.int64) * N + head, weight, i < q_length)
 
     @triton.jit
@@ -120,7 +120,7 @@ if HERE:
 
     @triton.jit
     def _sums(lse, delta, q_start, i, q_length, head, N: tl.constexpr):
-        """The logarithms of the softmax's sums, and do · o. Shape: [Q] each."""
+        """The logsumexp of the scores, and do · o. Shape: [Q] each."""
         place, there = (q_start + i).to(tl.int64) * N + head, (i >= 0) & (i < q_length)
         return tl.load(lse + place, there, float("inf")), tl.load(delta + place, there, 0.0)
 
@@ -186,14 +186,14 @@ if HERE:
         v_row, scale, reach, side, sequences, lowest, parts, N: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
         B: tl.constexpr, causal: tl.constexpr, window: tl.constexpr, dropout: tl.constexpr,
     ):  # fmt: skip
-        """Sum squares of ds along a diagonal: those whose keys lie as many blocks after their queries' positions."""
+        """Sum the tiles of ds on a diagonal, where keys are `diagonal` blocks after the positions of their queries."""
         part, head, diagonal = tl.program_id(0), tl.program_id(1), lowest + tl.program_id(2)
         place = tl.arange(0, B)
         found = tl.zeros([B, B], tl.float32)
         for b in range(part, sequences, parts):
             q_start, k_start, q_length, k_length = _where(q_offsets, k_offsets, q_lengths, k_lengths, b)
             shift = k_length - q_length
-            # The first block of keys whose block of positions, `diagonal` blocks before it, holds a query.
+            # The first key block for which the block of positions `diagonal` blocks earlier contains a query.
             begin = tl.maximum(shift + diagonal * B, 0) // B * B
             end = tl.minimum(k_length, k_length + diagonal * B)
             for at in range(begin, end, B):
@@ -213,7 +213,7 @@ if HERE:
 
 
 def fits(device: torch.device, width: int) -> bool:
-    """Whether the kernel takes heads of this width here."""
+    """Return whether the kernel supports heads of this width on this device."""
     return width <= WIDEST and buildable(device)
 
 
@@ -223,10 +223,10 @@ def attend(
     q_offsets: Tensor, k_offsets: Tensor, q_lengths: Tensor, k_lengths: Tensor,
     seed: Tensor | None, q_longest: int, k_longest: int, scale: float, causal: bool, window: int, dropout: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Attend within each sequence; dropout needs a seed, and a window of -1 is none.
+    """Compute attention in each sequence. Dropout needs a seed; a window of -1 means no window.
 
     Returns:
-        What was attended to, and the logarithms of the softmax's sums.
+        The output of attention, and the logsumexp of the scores.
 
     Shape: [T, N, H], [S, N, H], [S, N, H], [N, R] in fp32 -> [T, N, H], [T, N].
     """
@@ -272,7 +272,7 @@ def _gradients(
     if not learned:
         return d_q, d_k, d_v, torch.zeros_like(table)
     block = max(sizes.pop("Q"), sizes.pop("K"))
-    # A query's position lies anywhere from q_longest before the first key to the last key.
+    # The position of a query is between q_longest before the first key and the last key.
     lowest, highest = 1 - -(-k_longest // block), 0 if causal else -(-k_longest // block) - 1 + -(-q_longest // block)
     parts = min(PARTS, sequences)
     squares = q.new_empty(highest - lowest + 1, heads, parts, block, block, dtype=torch.float32)
@@ -290,14 +290,14 @@ def _(
 
 
 def _by_distance(squares: Tensor, lowest: int, reach: int) -> Tensor:
-    """Sum squares of scores by distance, the ends of the table taking what lies beyond. Shape: [D, N, B, B] -> [N, R].
+    """Sum tiles by distance; the table's end columns include all larger distances. Shape: [D, N, B, B] -> [N, R].
 
-    Row i and column j of square d belong to distance (lowest + d) · B + j - i.
+    Row i and column j of tile d are at distance (lowest + d) · B + j - i.
     """
     number, heads, block, _ = squares.shape
-    # From the last row up, rows of 2 B read as rows of 2 B - 1 each move one place further: distances stand in columns.
+    # Reverse the rows and read rows of 2 B as rows of 2 B - 1: each row shifts by one more, so columns are distances.
     skewed = F.pad(squares.flip(2), (0, block)).flatten(2)[..., :-block].unflatten(-1, (block, 2 * block - 1))
-    # The second half of a square has the distances of the next one's first half.
+    # The second half of a tile has the same distances as the first half of the next one.
     early, late = F.pad(skewed.sum(2), (0, 1)).split(block, -1)
     rows = F.pad(early, (0, 0, 0, 0, 0, 1)) + F.pad(late, (0, 0, 0, 0, 1, 0))
     sums, first = rows.transpose(0, 1).reshape(heads, (number + 1) * block), (lowest - 1) * block + 1
@@ -326,7 +326,7 @@ attend.register_autograd(_back, setup_context=_keep)
 
 
 def _rows(x: Tensor) -> Tensor:
-    """Bring the heads of a row together, where they are not: rows themselves may lie apart."""
+    """Make the heads of each row contiguous; the rows themselves may have any stride."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
 
 

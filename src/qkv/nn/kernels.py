@@ -1,12 +1,12 @@
-"""Attention kernels: one question (`Call`), four ways to answer it, the same numbers.
+"""Attention kernels: four implementations of the same `Call`, with the same results.
 
-    eager    softmax(q kᵀ · scale + bias) v, written out; answers everything, and is the oracle for the others
+    eager    softmax(q kᵀ · scale + bias) v, written out; supports everything, and is the reference for the others
     sdpa     torch's scaled_dot_product_attention on rectangles; the default off CUDA and in fp32
-    varlen   fused attention over the ragged row itself (flash, or short_attention.py); CUDA, bf16 or fp16, no bias
-    biased   the same with a bias read by distance (biased_attention.py); CUDA, bf16 or fp16
+    varlen   fused attention over the packed batch (flash, or short_attention.py); CUDA, bf16 or fp16, no bias
+    biased   the same with a bias by distance (biased_attention.py); CUDA, bf16 or fp16
 
-What may attend is layout + causal + window + bias. There is no padding mask: rectangles exist only inside a kernel.
-Queries stand at the end of their keys (as in a cached step): query i of L over S keys has position S - L + i.
+Layout, causal, window and bias define the mask. There is no padding mask: rectangles exist only inside a kernel.
+Queries are aligned with the end of their keys, as in cached steps: query i of L over S keys has position S - L + i.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from qkv.nn import biased_attention, short_attention
 from qkv.nn.dropout import drop
 from qkv.nn.rectangles import Rectangle, gather, rectangles
 
-VARLEN_READS_SLACK = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # can be told how full key slots are
+VARLEN_READS_SLACK = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)  # supports key slots with unused rows
 
 
 @dataclass(frozen=True, eq=False)
 class Bias:
     """An additive bias that depends on the distance from query to key, and on the head.
 
-    Column r of the table belongs to distance r - (R - 1) / 2; distances beyond the ends take the end columns.
+    Column r of the table is for distance r - (R - 1) / 2. Distances beyond the table use its first or last column.
 
     Attributes:
-        table: one bias per head and distance, or per query row too. Shape: [N, R] or [T, N, R].
+        table: one bias per head and distance, or per query, head and distance. Shape: [N, R] or [T, N, R].
         values: added to the value at each distance (Shaw et al. 2018, eq. 3), or None. Shape: [R, H].
     """
 
@@ -45,13 +45,13 @@ class Bias:
 
     @property
     def reach(self) -> int:
-        """The largest distance the table tells apart."""
+        """The largest distance that has its own column."""
         return (self.table.shape[-1] - 1) // 2
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """Everything attention needs to know. N query heads share K key/value heads in equal groups.
+    """The arguments of attention. N query heads share K key/value heads in equal groups.
 
     Attributes:
         q: Shape: [T, N, H].
@@ -59,11 +59,11 @@ class Call:
         v: Shape: [S, K, H].
         queries: the layout of `q`.
         keys: the layout of `k` and `v`.
-        scale: what q·k is multiplied by.
-        causal: a query sees no key after its own position.
-        window: a query sees no key further than this, or None.
+        scale: the factor for q·k.
+        causal: whether a query attends only to keys up to its own position.
+        window: the maximum distance between a query and a key, or None.
         bias: added to the scores, or None.
-        dropout: share of the attention weights dropped.
+        dropout: the share of attention weights to drop.
     """
 
     q: Tensor
@@ -82,7 +82,7 @@ Kernel = Callable[[Call], Tensor]
 
 
 def eager(call: Call) -> Tensor:
-    """Attend by the formula (Vaswani et al. 2017, eq. 1). Shape: [T, N, H]."""
+    """Compute attention by the formula (Vaswani et al. 2017, eq. 1). Shape: [T, N, H]."""
 
     def attend(part: _Part) -> Tensor:
         weights = drop(part.weights(), call.dropout)
@@ -97,10 +97,10 @@ def eager(call: Call) -> Tensor:
 
 
 def sdpa(call: Call) -> Tensor:
-    """Attend with torch's scaled_dot_product_attention. Shape: [T, N, H]."""
+    """Compute attention with torch's scaled_dot_product_attention. Shape: [T, N, H]."""
     _refuse("sdpa", call, values=True)
     if call.dropout and call.q.device.type == "cpu":
-        return eager(call)  # with dropout torch has no fused kernel here, and draws a number for each weight
+        return eager(call)  # with dropout, torch has no fused kernel on the CPU and draws one number per weight
 
     def attend(part: _Part) -> Tensor:
         plain_causal = part.needs_only_causal and call.bias is None
@@ -118,7 +118,7 @@ def sdpa(call: Call) -> Tensor:
 
 
 def varlen(call: Call) -> Tensor:
-    """Attend with the fused variable-length kernel, on the row as it lies. Shape: [T, N, H]."""
+    """Compute attention with the fused variable-length kernel, without rectangles. Shape: [T, N, H]."""
     _refuse("varlen", call, bias=True, not_fused=True, slack=not VARLEN_READS_SLACK)
     queries, keys, heads = call.queries, call.keys, call.q.shape[1]
     rows = (call.q, _repeat_heads(call.k, heads), _repeat_heads(call.v, heads))
@@ -128,13 +128,13 @@ def varlen(call: Call) -> Tensor:
         return short_attention.attend(*rows, *layout, _seed(call), *longest, call.scale, call.causal, call.dropout)
     back = -1 if call.window is None else call.window
     ahead = 0 if call.causal else back
-    if call.dropout:  # the kernel behind varlen_attn, which asks for no dropout
+    if call.dropout:  # the kernel behind varlen_attn, which itself has no dropout
         triangle = call.causal and call.window is None
         return torch.ops.aten._flash_attention_forward(
             *rows, *borders, *longest, call.dropout, triangle, False,
             scale=call.scale, window_size_left=back, window_size_right=ahead,
         )[0]  # fmt: skip
-    from torch.nn.attention.varlen import varlen_attn  # brings the compiler along: only where it is needed
+    from torch.nn.attention.varlen import varlen_attn  # imports the compiler, so import it only when needed
 
     used: dict[str, Any] = {} if keys.packed else {"seqused_k": keys.lengths}
     return varlen_attn(  # type: ignore[return-value]
@@ -143,7 +143,7 @@ def varlen(call: Call) -> Tensor:
 
 
 def biased(call: Call) -> Tensor:
-    """Attend with the fused kernel that reads a bias by distance, on the row as it lies. Shape: [T, N, H]."""
+    """Compute attention with the fused kernel that adds a bias by distance. Shape: [T, N, H]."""
     _refuse("biased", call, values=True, per_query=True, not_fused=True, not_built=True, no_bias=True)
     assert call.bias is not None
     queries, keys, heads = call.queries, call.keys, call.q.shape[1]
@@ -155,12 +155,12 @@ def biased(call: Call) -> Tensor:
 
 
 def _seed(call: Call) -> Tensor | None:
-    """Draw what dropout is drawn from, on the device: each replay of a recorded step drops others."""
+    """Draw the seed of dropout on the device, so that each replay of a CUDA graph drops different weights."""
     return torch.randint(2**31 - 1, (1,), device=call.q.device) if call.dropout else None
 
 
 def slots(call: Call) -> Tensor:
-    """Attend from one token each over slots of a cache; only the device need know how far they are filled.
+    """Attend from one query per sequence to the slots of a KV cache. The host need not know their lengths.
 
     Shape: [T, N, H].
     """
@@ -182,7 +182,7 @@ KERNELS: dict[str, Kernel] = {"eager": eager, "sdpa": sdpa, "varlen": varlen, "b
 
 
 def automatic(call: Call) -> Tensor:
-    """Attend with the fastest kernel that can answer this call."""
+    """Compute attention with the fastest kernel that supports this call."""
     name = choice(call.q.device.type, call.q.dtype, call.bias)
     keys = call.keys
     if keys.pitch is not None and not keys.packed and keys.max_length == keys.pitch and _one_each(call):
@@ -194,7 +194,7 @@ def automatic(call: Call) -> Tensor:
 
 
 def choice(device: str, dtype: torch.dtype, bias: Bias | None) -> str:
-    """Name the kernel `automatic` takes."""
+    """Return the name of the kernel that `automatic` uses."""
     if bias is not None and bias.values is not None:
         return "eager"
     if not fusable(device, dtype) or (bias is not None and bias.table.dim() == 3):
@@ -203,14 +203,14 @@ def choice(device: str, dtype: torch.dtype, bias: Bias | None) -> str:
 
 
 def fusable(device: str, dtype: torch.dtype) -> bool:
-    """Whether the fused kernels run here."""
+    """Return whether the fused kernels support this device and dtype."""
     return device == "cuda" and dtype in (torch.bfloat16, torch.float16)
 
 
 def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a step of a model can be recorded as a CUDA graph here: its shapes are fixed and it waits for nothing.
+    """Return whether a step can be captured as a CUDA graph: its shapes are static and it never synchronises.
 
-    That is attention in the fused kernels, no position that asks the host, and no recurrence.
+    That requires fused attention kernels, positions that need nothing from the host, and no recurrence.
     """
     modules = list(model.modules())
     chosen: list[Any] = [m for m in modules if hasattr(m, "kernel")]
@@ -222,7 +222,7 @@ def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype) -> bo
 
 
 def use(model: nn.Module, name: str) -> None:
-    """Make every attention of `model` use one kernel ('auto' gives the choice back)."""
+    """Make all attention in `model` use one kernel, or the automatic choice with 'auto'."""
     if name != "auto" and name not in KERNELS:
         raise unknown("attention kernel", name, ["auto", *KERNELS])
     for module in model.modules():
@@ -231,7 +231,7 @@ def use(model: nn.Module, name: str) -> None:
 
 
 def weights(call: Call) -> list[Tensor]:
-    """Return the attention weights of each sequence, whatever kernel ran. Shape of each: [N, L, S]."""
+    """Compute the attention weights of each sequence, independent of the kernel. Shape of each: [N, L, S]."""
     heads = call.q.shape[1]
     found = {b: call.q.new_zeros(heads, 0, size) for b, size in enumerate(call.keys.host_lengths)}
     for rectangle in rectangles(call.queries, call.keys):
@@ -253,7 +253,7 @@ class _Part:
 
     @property
     def needs_only_causal(self) -> bool:
-        """Every query sequence is its key sequence, and no shorter key hides behind the causal triangle."""
+        """Whether a causal mask is enough: with equal lengths and no window, it hides padding keys too."""
         square = self.rectangle.shift is None and self.q.shape[2] == self.k.shape[2]
         return self.call.causal and self.call.window is None and square
 
@@ -265,11 +265,11 @@ class _Part:
         return j - i if rectangle.shift is None else j - i - rectangle.shift.view(-1, 1, 1)
 
     def bias_column(self, bias: Bias) -> Tensor:
-        """Which column of the bias each query and key take. Shape: [b or 1, L, S]."""
+        """The bias column for each query and key. Shape: [b or 1, L, S]."""
         return self.distance().clamp(-bias.reach, bias.reach) + bias.reach
 
     def bias(self) -> Tensor | None:
-        """The bias of each head, query and key. Shape: [b or 1, N, L, S]."""
+        """The bias for each head, query and key. Shape: [b or 1, N, L, S]."""
         bias = self.call.bias
         if bias is None:
             return None
@@ -280,7 +280,7 @@ class _Part:
         return table.gather(-1, column.unsqueeze(1).expand(*table.shape[:-1], column.shape[-1]))
 
     def visible(self) -> Tensor | None:
-        """What may attend, or None for everything. Shape: [b or 1, 1, L, S], bool."""
+        """Which keys each query may attend to, or None for all. Shape: [b or 1, 1, L, S], bool."""
         rectangle, call, allowed = self.rectangle, self.call, None
         if rectangle.ragged_keys:
             inside = torch.arange(self.k.shape[2], device=self.q.device) < rectangle.k_sizes.unsqueeze(-1)
@@ -293,12 +293,12 @@ class _Part:
             allowed = near if allowed is None else allowed & near
             if (
                 call.window is not None
-            ):  # a spare query may be out of reach of every key: let it see all, or it gives NaN
+            ):  # a padding query may have no key in its window: let it see all, or it gives NaN
                 allowed = allowed | ~allowed.any(-1, keepdim=True)
         return None if allowed is None else allowed.unsqueeze(1)
 
     def mask(self) -> Tensor | None:
-        """Bias and visibility as the one mask torch's kernel takes. Shape: broadcasts to [b, N, L, S]."""
+        """Bias and visibility as one mask for torch's kernel. Shape: broadcasts to [b, N, L, S]."""
         visible, bias = self.visible(), self.bias()
         if bias is None:
             return visible
@@ -317,18 +317,18 @@ class _Part:
 
 
 def _over_rectangles(call: Call, attend: Callable[[_Part], Tensor]) -> Tensor:
-    """Attend rectangle by rectangle, and put the rows back where they were."""
+    """Compute attention for each rectangle and restore the order of the rows."""
     plan = rectangles(call.queries, call.keys)
     rows = [rectangle.rows(attend(_Part(call, rectangle)).transpose(1, 2)) for rectangle in plan]
     if not rows:
         return torch.empty_like(call.q)
-    if len(rows) == 1:  # one rectangle keeps the order of the row
+    if len(rows) == 1:  # one rectangle keeps the order
         return rows[0]
     return gather(torch.cat(rows), plan[0].inverse, plan[0].order)
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Give each query head its key or value head; heads lie in dimension 1."""
+    """Repeat key or value heads to match the query heads; heads are in dimension 1."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
@@ -344,18 +344,18 @@ def _refuse(
     not_built: bool = False,
     slack: bool = False,
 ) -> None:
-    """Stop a call that a kernel asked for by name cannot answer; the flags say what it lacks."""
+    """Raise an error if a kernel that was chosen by name does not support a call; the flags say what it lacks."""
     given, device, width = call.bias, call.q.device, call.q.shape[-1]
     reasons = {
         "an additive bias": bias and given is not None,
         "attention without a bias": no_bias and given is None,
         "a bias on values": values and given is not None and given.values is not None,
         "a bias per query": per_query and given is not None and given.table.dim() == 3,
-        "keys with slack before torch 2.12": slack and not call.keys.packed,
+        "keys with unused rows before torch 2.12": slack and not call.keys.packed,
         f"{call.q.dtype} on {device.type}": not_fused and not fusable(device.type, call.q.dtype),
         f"heads of {width} here (it needs Triton and at most {biased_attention.WIDEST})": not_built
         and not biased_attention.fits(device, width),
     }
     for reason, holds in reasons.items():
         if holds:
-            raise UsageError(f"the {name} kernel cannot do {reason}; use kernel 'auto' or 'eager'")
+            raise UsageError(f"the {name} kernel does not support {reason}; use kernel 'auto' or 'eager'")

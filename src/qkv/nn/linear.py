@@ -1,10 +1,10 @@
-"""Products with weights, in one place.
+"""Linear layers: the only place where models multiply by their weights.
 
 Every part of `nn/` and `models/` multiplies by calling a `Linear`, or a `TableProduct` if another part owns the weights
-(a token table). No part reads these weights to multiply by hand, so you can replace each product by a quantised or
-sharded one that answers the same calls: see `replace_products`.
+(a token table). No part reads these weights to multiply by hand, so you can replace each product with a quantised or
+sharded one that has the same interface: see `replace_products`.
 
-A kernel that needs the weights themselves (small_batch_decode.py) runs only if the product is exactly this `Linear`.
+A kernel that reads the weights itself (small_batch_decode.py) runs only if the product is exactly this `Linear`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, which can also compute only some of its outputs."""
+    """torch's linear layer, with a method to compute only some of its outputs."""
 
     def part(self, x: Tensor, start: int, stop: int) -> Tensor:
         """Compute outputs start ... stop - 1. Shape: [T, D] -> [T, stop - start]."""
@@ -24,7 +24,7 @@ class Linear(nn.Linear):
 
 
 class TableProduct(nn.Module):
-    """A product with a table that another part owns; it has no weights of its own."""
+    """A product with a table that another module owns; it has no weights of its own."""
 
     def forward(self, x: Tensor, table: Tensor, bias: Tensor | None = None) -> Tensor:
         """Shape: [T, D], [V, D], [V] -> [T, V]."""
@@ -32,10 +32,10 @@ class TableProduct(nn.Module):
 
 
 def replace_products(model: nn.Module, make: Callable[[str, Linear | TableProduct], nn.Module]) -> None:
-    """Replace every product with weights by `make(name, product)`.
+    """Replace every `Linear` and `TableProduct` with `make(name, product)`.
 
-    The replacement must answer the same calls: `product(x)` and `product.part(x, start, stop)` for a `Linear`,
-    `product(x, table, bias)` for a `TableProduct`. Recurrent cells and patch convolutions are torch's own and stay.
+    The replacement must support the same calls: `product(x)` and `product.part(x, start, stop)` for a `Linear`,
+    `product(x, table, bias)` for a `TableProduct`. Recurrent cells and patch convolutions are not replaced.
     """
     found = {name: module for name, module in model.named_modules() if isinstance(module, Linear | TableProduct)}
     for name, module in found.items():

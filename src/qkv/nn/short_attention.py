@@ -1,15 +1,15 @@
-"""Attention over short sequences, in Triton: one program for each sequence and head holds all of it.
+"""Attention over short sequences, in Triton: one program computes all of one sequence and head.
 
-Flash attention (Dao et al. 2022) cuts long rows into tiles of 128 and pays for a whole tile where a sentence has 15
-tokens. Here nothing is cut: scores of a sequence stand in registers, so that the softmax needs no second pass, and
-backwards everything is worked out again from q, k and v, with no sums across programs. Most sentences are less than
-half as long as the longest, and take a tile of a quarter of its size.
+Flash attention (Dao et al. 2022) splits long rows into tiles of 128 and computes a whole tile even for a sentence of 15
+tokens. Here nothing is split: the scores of a sequence stay in registers, so the softmax needs no second pass. The
+backward pass recomputes everything from q, k and v, without sums across programs. Most sentences are less than half as
+long as the longest one and use a tile of a quarter of the size.
 
     s = q kᵀ · scale      p = softmax(s)      o = (p · m) v
     dp = m · (do vᵀ)      ds = p · (dp - Σ p · dp) · scale
     dv = (p · m)ᵀ do      dq = ds k           dk = dsᵀ q
 
-m is what dropout leaves of each weight, 0 or 1 / (1 - dropout): drawn twice from one seed, never stored.
+m is the dropout mask, 0 or 1 / (1 - dropout). Both passes draw it from the same seed; it is never stored.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from torch import Tensor
 
 from qkv.common.cuda.triton import HERE, buildable
 
-LONGEST = 64  # tokens of a sequence
+LONGEST = 64  # maximum tokens of a sequence
 HEAD_DIMS = (16, 32, 64, 128)
 
 if HERE:
     import triton
     import triton.language as tl
 
-    SIDE = tl.constexpr(LONGEST)  # places of weights are counted as if every sequence had as many tokens
+    SIDE = tl.constexpr(LONGEST)  # the index of a weight is computed as if every sequence had this length
 
     @triton.jit
     def _tile(x, start, length, row_stride, head, ROWS: tl.constexpr, H: tl.constexpr):
-        """Where the rows of a sequence lie in one head, and which of them there are. Shape: [ROWS, H]."""
+        """Pointers to the rows of a sequence in one head, and a mask of those that exist. Shape: [ROWS, H]."""
         row, column = tl.arange(0, ROWS)[:, None], tl.arange(0, H)[None, :]
         return x + (start + row).to(tl.int64) * row_stride + head * H + column, row < length
 
     @triton.jit
     def _where(q_offsets, k_offsets, q_lengths, k_lengths):
-        """First rows and numbers of rows of this program's sequence."""
+        """The first rows and the lengths of this program's sequence."""
         i = tl.program_id(0)
         return tl.load(q_offsets + i), tl.load(k_offsets + i), tl.load(q_lengths + i), tl.load(k_lengths + i)
 
     @triton.jit
     def _weights(q, k, q_length, k_length, scale, causal: tl.constexpr, Q: tl.constexpr, K: tl.constexpr):
-        """softmax(q kᵀ · scale), in fp32; nought where nothing may be seen. Shape: [Q, K]."""
+        """softmax(q kᵀ · scale) in fp32, with 0 for masked keys. Shape: [Q, K]."""
         row, column = tl.arange(0, Q)[:, None], tl.arange(0, K)[None, :]
         seen = column < k_length
-        if causal:  # queries stand at the end of their keys
+        if causal:  # queries are aligned with the end of their keys
             seen = seen & (column <= row + k_length - q_length)
         scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
         top = tl.max(scores, 1)[:, None]
@@ -56,7 +56,7 @@ if HERE:
 
     @triton.jit
     def _left(p, seed, head, N: tl.constexpr, Q: tl.constexpr, K: tl.constexpr, dropout: tl.constexpr):
-        """Drop some of the weights, or of what stands in their places. Shape: [Q, K]."""
+        """Apply dropout to the weights or their gradients. Shape: [Q, K]."""
         row, column = tl.arange(0, Q)[:, None], tl.arange(0, K)[None, :]
         place = ((tl.program_id(0) * N + head) * SIDE + row) * SIDE + column
         return tl.where(tl.rand(tl.load(seed), place) < dropout, 0.0, p * (1.0 / (1.0 - dropout)))
@@ -91,7 +91,7 @@ if HERE:
         queries, keys = tl.load(q_at, q_there, 0.0), tl.load(k_at, k_there, 0.0)
         values, asked = tl.load(v_at, k_there, 0.0), tl.load(o_at, q_there, 0.0)
         p = _weights(queries, keys, q_length, k_length, scale, causal, Q, K)
-        p = tl.where(q_there, p, 0.0)  # a row that is not there moves no key
+        p = tl.where(q_there, p, 0.0)  # rows beyond the sequence give keys no gradient
         said = p
         dp = tl.dot(asked, tl.trans(values), input_precision="ieee")
         if dropout > 0:
@@ -142,7 +142,7 @@ if HERE:
 
 
 def fits(q: Tensor, q_longest: int, k_longest: int) -> bool:
-    """Whether the kernel takes sequences of these lengths."""
+    """Return whether the kernel supports sequences of these lengths."""
     return 0 < max(q_longest, k_longest) <= LONGEST and q.shape[-1] in HEAD_DIMS and buildable(q.device)
 
 
@@ -152,7 +152,7 @@ def attend(
     q_offsets: Tensor, k_offsets: Tensor, q_lengths: Tensor, k_lengths: Tensor,
     seed: Tensor | None, q_longest: int, k_longest: int, scale: float, causal: bool, dropout: float,
 ) -> Tensor:  # fmt: skip
-    """Attend within each sequence; dropout needs a seed. Shape: [T, N, H], [S, N, H], [S, N, H] -> [T, N, H]."""
+    """Compute attention in each sequence. Dropout needs a seed. Shape: [T, N, H], [S, N, H], [S, N, H] -> [T, N, H]."""
     q, k, v = (_rows(x) for x in (q, k, v))
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     grid, sizes = _sizes(q, len(q_lengths), q_longest, k_longest)
@@ -200,7 +200,7 @@ attend.register_autograd(_back, setup_context=_keep)
 
 
 def _rows(x: Tensor) -> Tensor:
-    """Bring the heads of a row together, where they are not: rows themselves may lie apart."""
+    """Make the heads of each row contiguous; the rows themselves may have any stride."""
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] else x.contiguous()
 
 

@@ -1,13 +1,13 @@
-"""The layers of a decoder over few rows, one new token each, in five Triton kernels a layer.
+"""Decoder layers for small batches with one new token per row, in five Triton kernels per layer.
 
     x ─┬─► norm, qkv ─► q, and k and v into the cache ─► attend ─► out ─►(+)─┬─► norm, up, activation ─► down ─►(+)─►
        └──────────────────────────────────────────────────────────────────────┴────────────────────────────────┘
 
-With few rows a step waits for launches and for weights, not for arithmetic. So each product reads its weights once, all
-of them at the same time: a program takes some columns and all of their weights, and sums them up in fp32. A norm is so
-cheap that every program computes it again. Results do not depend on the order of programs.
+With few rows, a step is limited by kernel launches and by reading weights, not by arithmetic. So each product reads its
+weights once and in parallel: a program takes some columns with all their weights and sums in fp32. A norm is so cheap
+that every program recomputes it. Results do not depend on the order of programs.
 
-Triton comes with torch for CUDA, and with no other: import this file only there.
+Only CUDA builds of torch include Triton, so import this file only on CUDA.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from qkv.nn.stack import Stack
 from qkv.nn.static_cache import StaticCache
 from qkv.nn.tap import recorders
 
-ROWS = 4  # with more rows, products of matrices are faster
-WIDEST = 8192  # the longest column of weights that one program holds
+ROWS = 4  # with more rows, matrix products are faster
+WIDEST = 8192  # the longest column of weights that fits into one program
 NAMES = {ACTIVATIONS[name]: name for name in ("relu", "gelu", "gelu_tanh")}
-# Columns of weights (for attention: keys) that a program takes at once, and the fewest warps that share them.
+# Columns of weights (for attention: keys) per program, and the minimum number of warps.
 CUTS = {"qkv": (4, 1), "attend": (128, 8), "out": (1, 1), "up": (2, 1), "down": (2, 4)}
-# Let a kernel begin before the one before it has ended: it reads its weights, then waits. From Hopper on.
+# Programmatic dependent launch, from Hopper on: a kernel starts early, reads its weights, then waits for its inputs.
 EARLY = True
 
 
 @triton.jit
 def _await(EARLY: tl.constexpr):
-    """Let the next kernel begin, and wait until all kernels before this one have ended.
+    """Let the next kernel start, and wait until all previous kernels have finished.
 
-    The barrier keeps the compiler from delaying the loads above until their use: all of them should run at once.
+    The barrier keeps the compiler from delaying the loads above until their use, so that they all run in parallel.
     """
     if EARLY:
         tl.extra.cuda.gdc_launch_dependents()
@@ -52,7 +52,7 @@ def _await(EARLY: tl.constexpr):
 
 @triton.jit
 def _normed(x, gain, shift, k, eps, K: tl.constexpr):
-    """(x - mean) / std · gain + shift, zero beyond K. Shape: [R, 1, W]."""
+    """(x - mean) / std · gain + shift, with zeros beyond K. Shape: [R, 1, W]."""
     mean = tl.sum(x, 2, keep_dims=True) / K
     x = tl.where(k < K, x - mean, 0.0)
     variance = tl.sum(x * x, 2, keep_dims=True) / K
@@ -62,7 +62,7 @@ def _normed(x, gain, shift, k, eps, K: tl.constexpr):
 @triton.jit
 def _times(x, gain, shift, w, bias, old, n, rows, eps, K: tl.constexpr, N: tl.constexpr, R: tl.constexpr,
            W: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    """Columns n of norm(x) wᵀ + bias + old, less what is None. Shape: [rows, K], [N, K], [rows, N] -> [R, C]."""
+    """Columns n of norm(x) wᵀ + bias + old; None is skipped. Shape: [rows, K], [N, K], [rows, N] -> [R, C]."""
     r, k = tl.arange(0, R)[:, None], tl.arange(0, W)[None, None, :]
     weights = tl.load(w + n[None, :, None] * K + k, mask=(n[None, :, None] < N) & (k < K), other=0.0)
     if gain is not None:
@@ -87,7 +87,7 @@ def _times(x, gain, shift, w, bias, old, n, rows, eps, K: tl.constexpr, N: tl.co
 @triton.jit
 def _ask(x, gain, shift, w, bias, filled, q, k, v, rows, capacity, eps, K: tl.constexpr, NQ: tl.constexpr,
          NK: tl.constexpr, R: tl.constexpr, W: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    """Queries of new tokens into q, their keys and values into the cache, each at the end of its slot."""
+    """Write the queries of new tokens to q, and their keys and values to the ends of their slots in the KV cache."""
     N: tl.constexpr = NQ + 2 * NK
     n = tl.program_id(0) * C + tl.arange(0, C)
     y = _times(x, gain, shift, w, bias, None, n, rows, eps, K, N, R, W, EARLY)
@@ -103,10 +103,10 @@ def _ask(x, gain, shift, w, bias, filled, q, k, v, rows, capacity, eps, K: tl.co
 @triton.jit
 def _attend(q, k, v, filled, out, capacity, scale, HEADS: tl.constexpr, SHARE: tl.constexpr, H: tl.constexpr,
             W: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    """One query over the keys of its slot and head.
+    """Attention of one query over the keys of its slot and head.
 
-    Lane c takes keys c, c + C, c + 2C ...: it keeps the largest score it has seen, its weights' sum and their mix of
-    values, both relative to that score (Milakov & Gimelshein 2018); lanes meet at the end.
+    Lane c processes keys c, c + C, c + 2C ... with an online softmax (Milakov & Gimelshein 2018): it keeps the largest
+    score so far, and the sum of its weights and of its weighted values relative to that score. Lanes are merged last.
     """
     _await(EARLY)
     row, head = tl.program_id(0), tl.program_id(1)
@@ -122,7 +122,7 @@ def _attend(q, k, v, filled, out, capacity, scale, HEADS: tl.constexpr, SHARE: t
         at = first + (start + c) * (HEADS // SHARE * H)
         keys = tl.load(k + at, mask=here & (h < H), other=0.0)
         values = tl.load(v + at, mask=here & (h < H), other=0.0)
-        tl.debug_barrier()  # again, all reads at once
+        tl.debug_barrier()  # again, so that all loads run in parallel
         query = tl.load(q + mine, mask=h < H, other=0.0)
         score = tl.sum(keys.to(tl.float32) * query.to(tl.float32), 1, keep_dims=True) * scale
         score = tl.where(here, score, -1e30)
@@ -137,7 +137,7 @@ def _attend(q, k, v, filled, out, capacity, scale, HEADS: tl.constexpr, SHARE: t
 @triton.jit
 def _product(x, gain, shift, w, bias, old, out, rows, eps, N: tl.constexpr, ACT: tl.constexpr, K: tl.constexpr,
              R: tl.constexpr, W: tl.constexpr, C: tl.constexpr, EARLY: tl.constexpr):  # fmt: skip
-    """act(norm(x) wᵀ + bias + old) into `out`."""
+    """Write act(norm(x) wᵀ + bias + old) to `out`."""
     n = tl.program_id(0) * C + tl.arange(0, C)
     y = _times(x, gain, shift, w, bias, old, n, rows, eps, K, N, R, W, EARLY)
     if ACT == "relu":
@@ -151,7 +151,7 @@ def _product(x, gain, shift, w, bias, old, out, rows, eps, N: tl.constexpr, ACT:
 
 
 def fits(stack: Stack, rows: int) -> bool:
-    """Whether `layers` can do what these layers do: as in a GPT, for inference, and nobody watches."""
+    """Return whether `layers` supports this stack: GPT layers, in eval mode, without hooks or recorders."""
     watched = recorders() or any(module._forward_hooks or module._forward_pre_hooks for module in stack.modules())
     plain = type(stack.position) is NoPosition and not stack.training and not watched
     return rows <= ROWS and plain and all(map(_known, stack.blocks))
@@ -171,11 +171,11 @@ def _known(block: Any) -> bool:
     )
 
 
-@torch.compiler.disable  # code that is compiled around the layers leaves them as they are
+@torch.compiler.disable  # torch.compile does not trace into these kernels
 def layers(stack: Stack, x: Tensor, cache: StaticCache) -> Tensor:
-    """Run the layers on x in place, and append the keys and values of the new tokens to the cache.
+    """Run the layers on x in place and append the keys and values of the new tokens to the cache.
 
-    `filled` of the cache does not change; the caller counts it up. Shape: [R, D] -> [R, D].
+    `cache.filled` does not change; the caller increments it. Shape: [R, D] -> [R, D].
     """
     for layer in range(stack.depth):
         block: Any = stack.blocks[layer * len(stack.blocks) // stack.depth]
@@ -213,7 +213,7 @@ def _multiply(
 
 
 def _cut(name: str, rows: int, linear: Any) -> tuple[tuple[int], dict[str, Any]]:
-    """The number of programs and their options: enough warps that the rows fit into registers."""
+    """Return the number of programs and their options, with enough warps for the rows to fit into registers."""
     columns, warps = CUTS[name]
     R, W = triton.next_power_of_2(rows), triton.next_power_of_2(linear.in_features)
     warps = max(warps, R * W // 2048)

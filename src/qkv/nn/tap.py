@@ -1,7 +1,7 @@
-"""A place in a model where you can watch what it computes, without changing the model.
+"""Taps: named places in a model where you can record what it computes, without changing the model.
 
-A recorder belongs to a call, not to the model: `recording` sets it for the current thread alone, so that two threads
-can watch one model and neither sees the other's pass.
+A recorder belongs to a call, not to the model. `recording` sets it for the current thread only, so two threads can
+record the same model without seeing each other's forward passes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import nn
 
 
 class Recorder(Protocol):
-    """Receives what passes the taps."""
+    """Receives the values that reach the taps."""
 
     def begin(self, tap: Tap, layer: int) -> None:
-        """Start a pass of the attention that holds `tap`, as layer number `layer`."""
+        """Note the start of a forward pass of the attention module that owns `tap`, in layer `layer`."""
         ...
 
     def add(self, tap: Tap, seen: Any) -> None:
-        """Receive what `tap` was given."""
+        """Receive the value given to `tap`."""
         ...
 
 
@@ -32,7 +32,7 @@ _RECORDERS: ContextVar[tuple[Recorder, ...]] = ContextVar("qkv_recorders", defau
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Send what the taps see in this thread to `recorder` until the block ends."""
+    """Send the values of all taps in this thread to `recorder` until the block ends."""
     token = _RECORDERS.set((*_RECORDERS.get(), recorder))
     try:
         yield
@@ -41,27 +41,27 @@ def recording(recorder: Recorder) -> Iterator[None]:
 
 
 def recorders() -> tuple[Recorder, ...]:
-    """Return the recorders of this thread; compiled code has none."""
+    """Return the recorders of this thread. Compiled code has none."""
     return () if torch.compiler.is_compiling() else _RECORDERS.get()
 
 
 class Tap(nn.Module):
-    """A named place to watch: an attention gives it the final `Call` (see `kernels.weights`).
+    """A named place to record: attention passes it the final `Call` (see `kernels.weights`).
 
-    A forward hook works here too, but sees the passes of all threads.
+    A forward hook works too, but sees the forward passes of all threads.
     """
 
     @property
     def watched(self) -> bool:
-        """Whether a hook or a recorder watches."""
+        """Whether a hook or a recorder is active."""
         return bool(self._forward_hooks) or bool(recorders())
 
     def begin(self, layer: int) -> None:
-        """Tell the recorders that a pass starts."""
+        """Tell the recorders that a forward pass starts."""
         for recorder in recorders():
             recorder.begin(self, layer)
 
     def forward(self, seen: Any) -> None:
-        """Hand `seen` to the recorders."""
+        """Pass `seen` to the recorders."""
         for recorder in recorders():
             recorder.add(self, seen)

@@ -1,1 +1,1 @@
-"""Text to ids and back."""
+"""Convert text to token ids and back."""

@@ -1,4 +1,4 @@
-"""The start of texts that are much longer than what is kept of them."""
+"""Shorten texts that are much longer than the maximum length before encoding them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tokenizers import Encoding
 
 Input = TypeVar("Input", str, "tuple[str, str]")
 
-SHORT = 1 << 16  # characters; shorter texts are encoded whole
+SHORT = 1 << 16  # characters; shorter texts are always encoded in full
 PER_TOKEN = 16  # characters per token, more than the average of any vocabulary
 _SPACE = re.compile(r"\s")
 
 
 def head(text: Input, max_length: int) -> Input:
-    """Return as much of a text, or of both texts of a pair, as `max_length` tokens need; short texts stay whole."""
+    """Return a prefix of a text, or of each text of a pair, long enough for `max_length` tokens."""
     if isinstance(text, str):
         size = max(SHORT, PER_TOKEN * max_length)
         space = _SPACE.search(text, size, size + 1000) if len(text) > size else None

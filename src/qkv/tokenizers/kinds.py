@@ -1,9 +1,9 @@
-"""The kinds of tokenizer that can be trained: how each splits text, learns its vocabulary and joins it again.
+"""The kinds of tokenizer that you can train: how each splits text, learns its vocabulary and decodes.
 
-bpe        merges of frequent pairs of characters (Sennrich et al. 2016); a mark stands for the space before a word
-byte-bpe   the same on bytes, so that nothing is unknown (Radford et al. 2019)
-wordpiece  merges within words, with ## before what continues a word (Schuster and Nakajima 2012; Devlin et al. 2019)
-unigram    the pieces that make the texts most probable (Kudo 2018); the same mark
+bpe        merges of frequent pairs of characters (Sennrich et al. 2016); a mark replaces the space before a word
+byte-bpe   the same on bytes, so that no text is unknown (Radford et al. 2019)
+wordpiece  merges within words; ## marks a continuation (Schuster and Nakajima 2012; Devlin et al. 2019)
+unigram    the pieces that maximise the likelihood of the texts (Kudo 2018); uses the same mark as bpe
 char       characters
 word       words and punctuation
 """
@@ -27,14 +27,14 @@ Texts = Iterable[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a vocabulary may hold.
+    """The limits of a vocabulary.
 
     Attributes:
-        specials: the tokens it begins with.
-        unk: the one among them for what is unknown.
-        vocab_size: its size, all included.
-        reserved: how many places are left free at its end.
-        min_frequency: how often a piece must be seen.
+        specials: the special tokens at its beginning.
+        unk: the special token for unknown text.
+        vocab_size: the maximum number of tokens, special and reserved ones included.
+        reserved: the number of ids to leave free at the end.
+        min_frequency: the minimum count of a piece.
     """
 
     specials: list[AddedToken]
@@ -44,7 +44,7 @@ class Budget:
     min_frequency: int
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments that most trainers of the library share."""
+        """Return the arguments that most trainers of the library accept."""
         return {
             "special_tokens": self.specials,
             "vocab_size": self.vocab_size - self.reserved,
@@ -53,19 +53,19 @@ class Budget:
         }
 
     def check(self, size: int) -> None:
-        """Stop a vocabulary that had to be larger than it may be, or that holds nothing."""
+        """Raise an error if a vocabulary of `size` tokens exceeds the limit or contains only special tokens."""
         if size + self.reserved > self.vocab_size:
             least = size + self.reserved
             raise UsageError(
-                f"vocab_size {self.vocab_size} is too small: special tokens and alphabet need {least} or more"
+                f"vocab_size {self.vocab_size} is too small: the special tokens and the alphabet need at least {least}"
             )
         if size <= len(self.specials):
-            raise UsageError(f"nothing to learn: no piece of the texts is seen {self.min_frequency} times")
+            raise UsageError(f"nothing to learn: no piece occurs {self.min_frequency} times in the texts")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How a kind splits, joins and learns."""
+    """How a kind splits text, decodes tokens and learns its vocabulary."""
 
     split: Callable[[], Any]
     join: Callable[[], Any]
@@ -73,16 +73,16 @@ class Kind:
 
 
 def _marked() -> Any:
-    # Punctuation is kept from words, or "mat." and "mat," would be pieces of their own; a space stays with what
-    # follows it, and other white space stands alone.
+    # Split punctuation from words, or "mat." and "mat," would become separate pieces. A space belongs to what follows
+    # it; other white space is a piece of its own.
     pieces = Regex(rf"{SPACE}?\p{{P}}+|{SPACE}?[^{SPACE}\p{{P}}\s]+|{SPACE}|\s")
-    # "first": the mark is put before a text, but not again after a special token within it.
+    # "first": add the mark at the beginning of a text, but not again after a special token inside it.
     metaspace = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="first", split=False)
     return pre_tokenizers.Sequence([metaspace, pre_tokenizers.Split(pieces, "isolated")])
 
 
 def _words() -> Any:
-    # A Chinese character is a word of its own, as in BERT.
+    # As in BERT, every Chinese character is a word.
     han = pre_tokenizers.Split(Regex(r"\p{Han}"), "isolated")
     return pre_tokenizers.Sequence([han, pre_tokenizers.BertPreTokenizer()])
 
@@ -104,7 +104,7 @@ def _level(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
 
 
 def _wordpiece(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
-    """Train with the alphabet given first: the library numbers ##x as it meets them, which differs from run to run."""
+    """Train with a fixed alphabet: the library numbers the ##x tokens in an order that differs from run to run."""
     split, normalize = inner.pre_tokenizer.pre_tokenize_str, inner.normalizer.normalize_str
     counts = Counter(word for text in texts for word, _ in split(normalize(text)))
     alphabet = sorted({letter for word in counts for letter in word})
@@ -117,7 +117,7 @@ def _wordpiece(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
 
 
 def _repeated(counts: Counter[str]) -> Iterator[str]:
-    """Write each word as often as it was counted, a thousand at a time."""
+    """Yield each word as often as it was counted, up to a thousand per line."""
     for word, left in counts.items():
         for done in range(0, left, 1000):
             yield " ".join([word] * min(left - done, 1000))
@@ -141,18 +141,18 @@ def _unigram(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
 
 
 def _noted(texts: Texts, normalize: Callable[[str], str], letters: set[str]) -> Iterator[str]:
-    """Pass texts on and note their characters."""
+    """Yield the texts and collect their characters in `letters`."""
     for text in texts:
         letters.update(normalize(text))
         yield text
 
 
 def _settled(scores: dict[str, float], room: int) -> list[tuple[str, float]]:
-    """Make the scores the same in every run, order the pieces by them, and keep to the size.
+    """Make the scores reproducible, sort the pieces by score, and enforce the vocabulary size.
 
-    The library sums over words in an order that differs from run to run, which moves the last digits. Characters that
-    no piece needs get the lowest score plus 0, 0.0001, 0.0002 and so on, in such an order too.
-    Where there is just room for the characters, the library forgets the size.
+    The library sums over words in an order that differs from run to run, which changes the last digits. Characters
+    that no piece needs get the lowest score plus 0, 0.0001, 0.0002 and so on, also in a varying order. If the
+    characters alone fill the vocabulary, the library exceeds the size.
     """
     longer = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: (scores[piece], piece))
     over = set(longer[: max(len(scores) - room, 0)])

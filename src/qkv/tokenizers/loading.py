@@ -1,4 +1,4 @@
-"""Tokenizers from the files of a model folder."""
+"""Load a tokenizer from the files of a model folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from qkv.common.errors import QkvError
 
-LIMITS = "sentence_bert_config.json"  # sentence-transformers' own settings of a tokenizer
+LIMITS = "sentence_bert_config.json"  # tokenizer settings of sentence-transformers
 
 
 def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
-    """Load tokenizer.json, vocab.txt, or vocab.json with merges.txt, whichever is there first."""
+    """Load the first that exists: tokenizer.json, vocab.txt, or vocab.json with merges.txt."""
     try:
         inner = _load(folder, settings)
     except BaseException as error:
@@ -26,14 +26,14 @@ def load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
 
 
 def reason(error: BaseException, what: str) -> BaseException:
-    """Return the error to raise for one of the library: plain Exception, or PanicException, which is none."""
+    """Turn an error of the library into ours. It raises plain Exception, or PanicException, which is not one."""
     if isinstance(error, QkvError) or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
         return error
     return QkvError(f"{what}: {error}")
 
 
 def load_settings(folder: Path) -> dict[str, Any]:
-    """Read tokenizer_config.json; sentence-transformers' own length limit goes first."""
+    """Read tokenizer_config.json. The length limit of sentence-transformers takes precedence."""
     limit = _read(folder / LIMITS).get("max_seq_length")
     return _read(folder / "tokenizer_config.json") | ({"model_max_length": limit} if limit else {})
 
@@ -46,7 +46,7 @@ def _read(file: Path) -> dict[str, Any]:
     except (ValueError, OSError, RecursionError) as error:
         raise QkvError(f"{file} is damaged: {error}") from None
     if not isinstance(raw, dict):
-        raise QkvError(f"{file} is damaged: it holds no table of keys")
+        raise QkvError(f"{file} is damaged: it is not a JSON object")
     return raw
 
 
@@ -61,12 +61,12 @@ def _load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
 
 
 def _wordpiece(vocab: Path, settings: dict[str, Any]) -> Tokenizer:
-    """BERT's tokenizer from its list of word pieces."""
-    with vocab.open(encoding="utf-8") as lines:  # a line ends at a newline alone: pieces may hold other breaks
+    """Build BERT's tokenizer from its vocab.txt."""
+    with vocab.open(encoding="utf-8") as lines:  # only a newline ends a line: pieces may contain other line breaks
         pieces = {line.rstrip("\n"): i for i, line in enumerate(lines)}
     for needed in ("[CLS]", "[SEP]", "[UNK]"):
         if needed not in pieces:
-            raise QkvError(f"{vocab} is not BERT's vocabulary: it lacks {needed}")
+            raise QkvError(f"{vocab} is not a BERT vocabulary: it does not contain {needed}")
     inner = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case", True),
@@ -85,7 +85,7 @@ def _wordpiece(vocab: Path, settings: dict[str, Any]) -> Tokenizer:
 
 
 def _bytes(folder: Path) -> Tokenizer:
-    """GPT-2's and RoBERTa's byte-level BPE from vocabulary and merges."""
+    """Build the byte-level BPE of GPT-2 and RoBERTa from vocab.json and merges.txt."""
     inner = Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()

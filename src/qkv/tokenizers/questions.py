@@ -1,4 +1,4 @@
-"""Questions with their contexts: a long context is split into windows that overlap, each after the question."""
+"""Questions with contexts: a long context is split into overlapping windows, each preceded by the question."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from qkv.tokenizers.windows import SHARED, Window
 def question_windows(
     tokenizer: TextTokenizer, questions: Sequence[str], contexts: Sequence[str], limit: int
 ) -> tuple[list[list[Window]], list[int]]:
-    """Split each context into windows of at most `limit` tokens; a question takes at most half of a window.
+    """Split each context into windows of at most `limit` tokens. A question takes at most half of a window.
 
     Returns:
-        The windows of each question, and the indices of the questions that were cut.
+        The windows of each question, and the indices of the questions that were truncated.
     """
     special = len(tokenizer.encode([""], [""]).ids[0])
     most = max(1, (limit - special) // 2)
@@ -25,7 +25,7 @@ def question_windows(
 
 
 def _shortened(tokenizer: TextTokenizer, question: str, most: int) -> str:
-    """Cut a question to `most` tokens; it is encoded again after a cut, since the last token may change."""
+    """Truncate a question to `most` tokens. It is encoded again after each cut, since the last token may change."""
     while True:
         ((window,),) = tokenizer.encode_spans([question])
         ends = [end for (_, end), side in zip(window.spans, window.sides, strict=True) if side == 0]

@@ -1,4 +1,4 @@
-"""Special tokens: which token plays which role, and what each family of models needs."""
+"""Special tokens: which token has which role, and which ones each model family needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-# Role: the name Hugging Face's settings give it, and the spellings that are looked for, the first found first.
+# Role: its key in Hugging Face's settings, and the spellings to look for, in order of preference.
 ROLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "pad": ("pad_token", ("<pad>", "[PAD]", "<|pad|>")),
     "unk": ("unk_token", ("<unk>", "[UNK]")),
@@ -26,10 +26,10 @@ class Family:
 
     Attributes:
         tokens: the first tokens of the vocabulary, in this order.
-        unk: what an unknown character becomes.
-        single: the template of one text, or None for the text alone.
-        pair: the template of two texts.
-        sentinels: how many of T5's sentinels end the vocabulary.
+        unk: the token for unknown characters.
+        single: the template for one text, or None to add nothing.
+        pair: the template for two texts.
+        sentinels: the number of T5 sentinels at the end of the vocabulary.
     """
 
     tokens: tuple[str, ...]
@@ -39,7 +39,7 @@ class Family:
     sentinels: int = 0
 
 
-# The decoder of a translator and of T5 starts with <pad>, so that no further token is needed (Raffel et al. 2020).
+# The decoders of translation models and T5 start with <pad>, so they need no start token (Raffel et al. 2020).
 _TRANSLATE = Family(tokens=("<pad>", "</s>", "<unk>"), single="$A </s>", pair="$A </s> $B </s>")
 
 FAMILIES: dict[str, Family] = {
@@ -56,7 +56,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def roles(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
-    """Return the id of each role's token, where there is one; what the settings name goes before the spellings."""
+    """Return the token id of each role that has one. Tokens in the settings take precedence over known spellings."""
     found: dict[str, int] = {}
     for role, (key, spellings) in ROLES.items():
         named = settings.get(key)
@@ -70,10 +70,10 @@ def roles(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
 
 
 def named(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
-    """Return the roles that Hugging Face's settings shall name, with their tokens' ids.
+    """Return the roles to write to Hugging Face's settings, with their token ids.
 
-    BERT's [CLS] and [SEP] start and end no text, T5's </s> separates none, and where there is no padding token, that
-    which ends a text fills batches: attention never sees it.
+    BERT's [CLS] and [SEP] are not start and end tokens, and T5's </s> is not a separator. If there is no padding token,
+    the end token is used for padding; attention never sees it.
     """
     found = roles(inner, settings)
     given = {role for role, (key, _) in ROLES.items() if settings.get(key) is not None}
@@ -90,13 +90,13 @@ def named(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, int]:
 
 
 def token_settings(inner: Tokenizer, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings by which Hugging Face finds the special tokens; those that are there already stay."""
+    """Return the special token settings to add for Hugging Face. Existing settings are left unchanged."""
     tokens = {ROLES[role][0]: inner.id_to_token(number) for role, number in named(inner, settings).items()}
     return {key: token for key, token in tokens.items() if settings.get(key) is None}
 
 
 def sentinels(inner: Tokenizer) -> list[int]:
-    """Return the ids of <extra_id_0>, <extra_id_1> and so on: what T5 puts in place of a span that was taken out."""
+    """Return the ids of <extra_id_0>, <extra_id_1> and so on, which T5 puts in place of removed spans."""
     ids: list[int] = []
     while (number := inner.token_to_id(f"<extra_id_{len(ids)}>")) is not None:
         ids.append(number)

@@ -1,4 +1,4 @@
-"""Text to ids and back, over Hugging Face's `tokenizers`."""
+"""Encode and decode text with Hugging Face's `tokenizers`."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from qkv.tokenizers.words import EncodedWords, Style, borders, style_of
 
 @dataclass(frozen=True)
 class Encoded:
-    """Texts as ids, with the segment each token belongs to."""
+    """The token ids of texts, with the segment of each token."""
 
     ids: list[list[int]]
     segments: list[list[int]]
 
 
 class TextTokenizer:
-    """A tokenizer that never pads and cuts only where it is asked to."""
+    """A tokenizer that never pads, and truncates only on request."""
 
     def __init__(self, inner: Tokenizer, settings: dict[str, Any] | None = None) -> None:
         inner.no_padding()
         inner.no_truncation()
-        if getattr(inner.model, "dropout", None):  # a file may ask for it, but it is for training alone
+        if getattr(inner.model, "dropout", None):  # a file may set it, but it is only for training
             inner.model.dropout = None
         self._inner = inner
         self.settings = dict(settings or {})
@@ -52,17 +52,17 @@ class TextTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens, special ones included."""
+        """The number of tokens, special tokens included."""
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens the folder's settings allow a text to have."""
+        """The maximum number of tokens per text in the folder's settings, or None."""
         limit = self.settings.get("model_max_length")
         return int(limit) if isinstance(limit, int | float) and limit < 1e9 else None
 
     def limited(self, length: int) -> TextTokenizer:
-        """Return the same tokenizer for texts of so many tokens at most."""
+        """Return the same tokenizer with another `max_length`."""
         return TextTokenizer(self._inner, self.settings | {"model_max_length": length})
 
     @property
@@ -72,20 +72,20 @@ class TextTokenizer:
 
     @cached_property
     def specials(self) -> dict[str, int]:
-        """The ids of the special tokens by role: pad, unk, start, end, mask, cls, sep; only those that there are.
+        """The ids of the existing special tokens by role: pad, unk, start, end, mask, cls, sep.
 
-        A token can play several roles. Where there is no token to start with (T5, Marian), `start` is `pad`.
+        A token can have several roles. If there is no start token (T5, Marian), `start` is `pad`.
         """
         return roles(self._inner, self.settings)
 
     @property
     def named(self) -> dict[str, int]:
-        """The ids of the special tokens that the written settings name, by role."""
+        """The ids of the special tokens that are written to the settings, by role."""
         return named(self._inner, self.settings)
 
     @cached_property
     def sentinels(self) -> list[int]:
-        """The ids of T5's sentinels, <extra_id_0> first; empty for others."""
+        """The ids of T5's sentinels, <extra_id_0> first; empty for other tokenizers."""
         return sentinels(self._inner)
 
     def encode(
@@ -100,12 +100,12 @@ class TextTokenizer:
         """Encode texts, or pairs of texts, with their special tokens.
 
         Args:
-            texts: the texts, or the first of each pair.
-            pairs: the second of each pair.
-            max_length: cut to so many tokens, the longer side first.
-            dropout: the share of merges to leave out at random (BPE-dropout), for BPE tokenizers and for training.
-            seed: makes dropout repeatable, at the cost of speed. Without it the library's own random numbers are used,
-                which cannot be seeded, and encoding in several threads at once is not safe.
+            texts: the texts, or the first text of each pair.
+            pairs: the second text of each pair.
+            max_length: truncate to this many tokens, the longer text of a pair first.
+            dropout: the share of merges to skip at random (BPE-dropout); for training with BPE tokenizers only.
+            seed: makes dropout reproducible but slower. Without a seed, the library draws random numbers that cannot be
+                seeded, and it is not safe to encode in several threads at once.
         """
         if dropout:
             check_dropout(self._inner, dropout)
@@ -119,10 +119,10 @@ class TextTokenizer:
         return Encoded([ids for ids, _, _ in rows], [segments for _, segments, _ in rows])
 
     def encode_words(self, words: Sequence[Sequence[str]], max_length: int | None = None) -> EncodedWords:
-        """Encode texts that are lists of words, and tell which word each token is from."""
+        """Encode texts given as lists of words, and return the word that each token belongs to."""
         if any(isinstance(text, str) for text in words):
             raise UsageError("each text must be a list of words, not one string")
-        # Byte-level tokens hold the space before their word, so it must be there.
+        # Byte-level tokens include the space before a word, so add it.
         inputs = [[" " * (self._style.spaces and i > 0) + word for i, word in enumerate(text)] for text in words]
         found = self._encode(inputs, is_pretokenized=True)
         rows = [(e.ids, e.type_ids, [-1 if word is None else word for word in e.word_ids]) for e in found]
@@ -137,13 +137,13 @@ class TextTokenizer:
         max_length: int | None = None,
         stride: int = 0,
     ) -> list[list[Window]]:
-        """Encode texts, or questions with their contexts, as windows whose tokens know their place in the text.
+        """Encode texts, or questions with their contexts, as windows with the character span of each token.
 
         Args:
-            texts: the texts, or the first of each pair.
-            pairs: the second of each pair. Where there is one, it alone is cut.
-            max_length: the most tokens of a window; None for one window for each input.
-            stride: the tokens that a window shares with the one before.
+            texts: the texts, or the first text of each pair.
+            pairs: the second text of each pair. If given, only these are split into windows.
+            max_length: the maximum number of tokens per window; None for one window per input.
+            stride: the number of tokens that a window shares with the previous one.
         """
         found = self._encode(_inputs(texts, pairs))
         both = zip(texts, [""] * len(texts) if pairs is None else pairs, strict=True)
@@ -153,9 +153,9 @@ class TextTokenizer:
         ]
 
     def word_starts(self, ids: Sequence[int]) -> list[bool]:
-        """Tell for each token whether it begins a word; special tokens and what follows them do, unknown ones may not.
+        """Return whether each token begins a word. Special tokens and the tokens after them do; unknown ones may not.
 
-        Words are what spaces divide, and for WordPiece what its pre-tokenizer divides (punctuation stands alone).
+        Words are separated by spaces; for WordPiece, by its pre-tokenizer, which splits off punctuation too.
         """
         begins, closes = self._borders
         if ids and not 0 <= min(ids) <= max(ids) < len(begins):
@@ -163,36 +163,36 @@ class TextTokenizer:
         return [i == 0 or begins[token] or closes[ids[i - 1]] for i, token in enumerate(ids)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Turn ids into text, without special tokens."""
+        """Decode ids to text, without special tokens."""
         return self._inner.decode(list(ids))
 
     def id_of(self, token: str) -> int | None:
-        """Return a token's id."""
+        """Return the id of a token, or None."""
         return self._inner.token_to_id(token)
 
     def token_of(self, number: int) -> str | None:
-        """Return the token of an id, as the vocabulary writes it."""
+        """Return the token of an id as written in the vocabulary, or None."""
         return self._inner.id_to_token(number)
 
     @property
     def fingerprint(self) -> str:
-        """A digest of everything that decides the ids."""
+        """A digest of everything that determines the ids."""
         return hashlib.sha256(json.dumps(json.loads(self._inner.to_str()), sort_keys=True).encode()).hexdigest()[:16]
 
     def files(self, *, segments: bool | None = None, left: bool | None = None) -> dict[str, bytes]:
-        """Return tokenizer.json and its settings as the contents of files.
+        """Return tokenizer.json and tokenizer_config.json as bytes.
 
         Args:
-            segments: whether the model takes segments; as the settings say where it is None.
-            left: fill batches on the left, as a model that continues texts needs it, or never there; as the settings
-                say where it is None.
+            segments: whether the model takes segments; None keeps the setting.
+            left: True pads on the left unless the settings name a side, False always pads on the right, None keeps the
+                setting. Language models need padding on the left.
         """
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"} | self.settings
         settings |= token_settings(self._inner, self.settings)
-        if segments is not None:  # the library's default has segments, and models without them take them for tokens
+        if segments is not None:  # they are on by default, and models without segments embed them as tokens
             kinds = ["token_type_ids"] if segments else []
             settings["model_input_names"] = ["input_ids", *kinds, "attention_mask"]
-        if left is not None:  # a model that was trained from one that continues texts brings that one's side along
+        if left is not None:  # a model fine-tuned from a language model has inherited its padding side
             settings["padding_side"] = settings.get("padding_side", "left") if left else "right"
         text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
         return {"tokenizer.json": self._inner.to_str(pretty=True).encode(), "tokenizer_config.json": text.encode()}
@@ -209,7 +209,7 @@ class TextTokenizer:
             raise reason(error, "the tokenizer cannot encode the text") from None
 
     def _heads(self, inputs: Sequence[Any], max_length: int | None) -> list[Encoding]:
-        """Encode only as much of each text as `max_length` tokens need; each token takes about 200 bytes."""
+        """Encode only as much of each text as `max_length` tokens need. Saves memory: a token takes about 200 bytes."""
         if max_length is None:
             return self._encode(inputs)
         heads = [head(row, max_length) for row in inputs]
@@ -225,7 +225,7 @@ class TextTokenizer:
 
     @cached_property
     def merges(self) -> Merges:
-        """The merges of a BPE tokenizer, to split words anew with some of them left out."""
+        """The merges of a BPE tokenizer, for splitting words again with BPE-dropout."""
         return Merges(self._inner)
 
     @cached_property
@@ -236,7 +236,7 @@ class TextTokenizer:
     def _borders(self) -> tuple[list[bool], list[bool]]:
         others = {number for role, number in self.specials.items() if role != "unk"}
         special = {n for n, token in self._inner.get_added_tokens_decoder().items() if token.special}
-        # An unknown character stands within a word as any other does.
+        # An unknown character can be inside a word like any other.
         return borders(self._inner, self._style, (special - {self.specials.get("unk")}) | others)
 
 
@@ -246,13 +246,13 @@ def _inputs(texts: Sequence[str], pairs: Sequence[str] | None) -> list[str] | li
     if pairs is None:
         return list(texts)
     if len(texts) != len(pairs):
-        raise UsageError(f"there must be one second text for each first, got {len(pairs)} for {len(texts)}")
+        raise UsageError(f"pairs must have one second text for each first text, got {len(pairs)} for {len(texts)}")
     return list(zip(texts, pairs, strict=True))
 
 
 @contextmanager
 def _dropping(inner: Tokenizer, dropout: float) -> Iterator[None]:
-    """Let the library drop merges for a while."""
+    """Enable the library's dropout inside the block."""
     if not dropout:
         yield
         return

@@ -79,7 +79,7 @@ def _checked(config: TokenizerConfig) -> Family:
 
 
 def _texts(texts: Iterable[str]) -> Iterator[str]:
-    """Check texts as they stream by: each must be a string, and at least one must not be empty."""
+    """Yield the texts and check them: each must be a string, and at least one must not be empty."""
     if isinstance(texts, str):
         raise UsageError("texts must be a list of strings, not one string")
     empty = True

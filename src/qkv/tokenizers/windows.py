@@ -1,10 +1,10 @@
-"""Long texts: cut to a length, or split into windows that overlap.
+"""Long texts: truncate them, or split them into overlapping windows.
 
     whole     [CLS] question [SEP] c0 c1 c2 c3 c4 c5 [SEP]
     window 0  [CLS] question [SEP] c0 c1 c2 c3 [SEP]
     window 1  [CLS] question [SEP]       c2 c3 c4 c5 [SEP]        stride 2: tokens that two windows share
 
-The tokens of a text are contiguous whatever the template, so both come down to choosing positions, without state.
+In every template the tokens of a text are contiguous, so both operations only select positions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tokenizers import Encoding
 
 from qkv.common.errors import UsageError
 
-SHARED = 128  # tokens that two windows share, or a quarter of the window where that is less
+SHARED = 128  # tokens that two windows share, or a quarter of the window if that is less
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def sides_of(encoding: Encoding) -> list[int]:
 
 
 def cut(columns: Columns, sides: Sequence[int], max_length: int | None) -> Columns:
-    """Cut lists with one entry per token of an input; the longer text is cut first, each at its end."""
+    """Truncate lists with one entry per token. Texts are cut at their end, the longer one of a pair first."""
     if max_length is None or len(sides) <= max_length:
         return columns
     return _chosen(columns, _kept(sides, max_length))
@@ -55,7 +55,7 @@ def cut(columns: Columns, sides: Sequence[int], max_length: int | None) -> Colum
 def windows(
     encoding: Encoding, spans: list[tuple[int, int]], side: int, max_length: int | None, stride: int
 ) -> list[Window]:
-    """Return the windows of one input; only the text of `side` is cut."""
+    """Return the windows of one input. Only the text of `side` is split."""
     sides = sides_of(encoding)
     columns = (encoding.ids, encoding.type_ids, spans, sides)
     plan = window_rows([of == side for of in sides], max_length, stride)
@@ -63,12 +63,12 @@ def windows(
 
 
 def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | None = None) -> list[list[int]]:
-    """Return the tokens of each window over one text; the tokens around the text are in all of them.
+    """Return the token positions of each window over one text. Tokens around the text are part of every window.
 
     Args:
         inside: whether each token belongs to the text; these tokens are contiguous.
-        max_length: the most tokens of a window, or None for any number.
-        stride: the tokens that a window shares with the one before; None for `SHARED`, or less in small windows.
+        max_length: the maximum number of tokens per window, or None for no limit.
+        stride: the number of tokens shared with the previous window; None for `SHARED`, or less in small windows.
     """
     if stride is not None and stride < 0:
         raise UsageError(f"stride is {stride}; it must be 0 or more")
@@ -83,14 +83,14 @@ def window_rows(inside: Sequence[bool], max_length: int | None, stride: int | No
         raise UsageError(f"max_length {max_length} leaves no room: the tokens around the text take {around}")
     shared = min(SHARED, room // 4) if stride is None else stride
     if shared >= room:
-        raise UsageError(f"stride {shared} must be less than the {room} tokens that a window has room for")
+        raise UsageError(f"stride {shared} must be less than the {room} text tokens of a window")
     before, after = list(range(first)), list(range(last, size))
-    starts = range(first, last - shared, room - shared)  # the last window is the first that reaches the end
+    starts = range(first, last - shared, room - shared)  # stop at the first window that reaches the end
     return [[*before, *range(start, min(start + room, last)), *after] for start in starts]
 
 
 def best_places(windows: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
-    """Return for each token the window where it has the most context on its shorter side, and its place there."""
+    """Return for each token the window in which it is farthest from both ends, and its position there."""
     best: dict[int, tuple[int, int, int]] = {}
     for window, rows in enumerate(windows):
         for place, row in enumerate(rows):
@@ -105,7 +105,7 @@ def _chosen(columns: Columns, rows: Sequence[int]) -> Columns:
 
 
 def _kept(sides: Sequence[int], max_length: int) -> list[int]:
-    """Return the rows that stay."""
+    """Return the positions to keep."""
     lengths = (sides.count(0), sides.count(1))
     special = len(sides) - sum(lengths)
     if special > max_length:
@@ -120,7 +120,7 @@ def _rows(sides: Sequence[int], side: int) -> list[int]:
 
 
 def _shares(lengths: tuple[int, int], room: int) -> tuple[int, int]:
-    """Share `room` between two texts: the shorter keeps all it has up to one half; an odd token goes to the longer."""
+    """Divide `room` between two texts: the shorter one gets up to half, the longer one gets the rest."""
     if sum(lengths) <= room:
         return lengths
     short, long = sorted(lengths)

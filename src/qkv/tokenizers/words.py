@@ -30,7 +30,7 @@ class EncodedWords:
 
 @dataclass(frozen=True)
 class Style:
-    """How a tokenizer's tokens mark word boundaries.
+    """How a tokenizer marks word boundaries.
 
     Attributes:
         mark: the character that replaces the space before a word, at the beginning of a token.

@@ -1,1 +1,1 @@
-"""Hugging Face's names for our parts, two ways, one file a family."""
+"""Conversion to and from Hugging Face's names, with one file per format."""

@@ -1,11 +1,11 @@
-"""Hugging Face's names of activations."""
+"""Hugging Face's names for activations."""
 
 from __future__ import annotations
 
 from qkv.checkpoints.hf.rules import Unwritable
 from qkv.common.errors import QkvError
 
-# Theirs to ours; the first of several is the one we write.
+# Their name to ours. If several map to the same one, we write the first.
 NAMES = {
     "relu": "relu",
     "gelu": "gelu",
@@ -19,15 +19,15 @@ NAMES = {
 
 
 def ours_of(theirs: str) -> str:
-    """Translate a name from config.json."""
+    """Return our name for an activation in config.json."""
     if theirs not in NAMES:
-        raise QkvError(f"the activation {theirs!r} is not known (allowed: {', '.join(NAMES)})")
+        raise QkvError(f"the activation {theirs!r} is not supported (allowed: {', '.join(NAMES)})")
     return NAMES[theirs]
 
 
 def theirs_of(ours: str) -> str:
-    """Translate a name for config.json."""
+    """Return the name to write to config.json."""
     for theirs, name in NAMES.items():
         if name == ours:
             return theirs
-    raise Unwritable(f"it has no activation {ours}")
+    raise Unwritable(f"Hugging Face has no activation {ours}")

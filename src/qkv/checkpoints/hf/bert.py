@@ -1,4 +1,4 @@
-"""Names of bert, roberta, xlm-roberta, distilbert, albert, electra and roformer."""
+"""Hugging Face's bert, roberta, xlm-roberta, distilbert, albert, electra and roformer formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qkv.nn.positions import SinusoidalPosition
 
 @dataclass(frozen=True)
 class _Names:
-    """Where a flavour keeps its parts, `{i}` being the layer."""
+    """The tensor names of a flavour, where `{i}` is the layer."""
 
     model_type: str
     classes: str
@@ -32,11 +32,11 @@ class _Names:
     )  # fmt: skip
     project: str = ""
     base_pooler: str = "pooler.dense"
-    task_pooler: str = ""  # where it is part of the classifier instead
+    task_pooler: str = ""  # if the pooler is part of the classifier instead
     masked: tuple[str, str, str] = (
         "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias",
     )  # fmt: skip
-    decoder: str = "cls.predictions.decoder"  # the scores' own table, where there is one
+    decoder: str = "cls.predictions.decoder"  # the output table, if it is not tied
     pair: str = "cls.seq_relationship"
     classify: str = "classifier"
 
@@ -91,7 +91,7 @@ NAMES: dict[str, _Names] = {
     ),
 }  # fmt: skip
 
-# Their class names, without the flavour, and the heads each carries.
+# Their class names, without the flavour, and the heads of each.
 TASKS: dict[str, tuple[str, ...]] = {
     "Model": ("pool",),
     "ForPreTraining": ("pool", "mlm", "nsp"),
@@ -104,7 +104,7 @@ TASKS: dict[str, tuple[str, ...]] = {
 
 
 def _base(config: BertConfig) -> str:
-    """What stands before the names of the encoder: nothing where there are no heads."""
+    """Return the prefix of the encoder's tensor names, which is empty for a model without heads."""
     return NAMES[config.flavour].prefix if set(config.heads) - {"pool"} else ""
 
 
@@ -156,7 +156,7 @@ def _head_rules(config: BertConfig, names: _Names, base: str) -> list[Rule]:
 
 
 def _output_rules(config: BertConfig, names: _Names, bias: str) -> list[Rule]:
-    """A table of its own has a bias of its own; the one that a tied table has is then stored, but not used."""
+    """An untied output table has its own bias; the bias of the tied table is then stored but not used."""
     if config.output == "tied":
         return same("heads.mlm.decoder.bias", bias)
     both = tuple(dict.fromkeys((f"{names.decoder}.bias", bias)))
@@ -174,18 +174,18 @@ def _repeats(config: BertConfig) -> dict[str, str]:
 
 
 def _unused(flavour: str, pad_id: int) -> int:
-    """RoBERTa's positions begin after that of its padding token."""
+    """Return the number of unused position rows: RoBERTa's positions start after the padding id."""
     return pad_id + 1 if "roberta" in flavour else 0
 
 
 def _heads(raw: Mapping[str, Any], flavour: str, tensors: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """Find the heads: what the class says, and what the file holds besides (BERT's own releases hold more)."""
+    """Return the heads of the class, and any others in the file: BERT's original releases contain more."""
     names = NAMES[flavour]
     architecture = (raw.get("architectures") or [f"{names.classes}Model"])[0]
     task = architecture.removeprefix(names.classes)
     if task not in TASKS:
         allowed = ", ".join(names.classes + known for known in TASKS)
-        raise QkvError(f"no head for the architecture {architecture} (known: {allowed})")
+        raise QkvError(f"the architecture {architecture} is not supported (allowed: {allowed})")
     heads = list(TASKS[task])
     if flavour == "electra" and task == "ForPreTraining":
         heads = ["replaced"]
@@ -209,11 +209,11 @@ def _heads(raw: Mapping[str, Any], flavour: str, tensors: Mapping[str, Tensor]) 
 def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> BertConfig:
     flavour = raw["model_type"]
     if raw.get("position_embedding_type", "absolute") != "absolute":
-        raise QkvError(f"position_embedding_type {raw['position_embedding_type']!r} is not known (allowed: absolute)")
+        raise QkvError(f"unsupported position_embedding_type {raw['position_embedding_type']!r} (allowed: absolute)")
     if raw.get("rotary_value"):
-        raise QkvError("rotary_value true is not known (allowed: false)")
+        raise QkvError("rotary_value true is not supported (allowed: false)")
     if flavour == "albert" and raw.get("inner_group_num", 1) != 1:
-        raise QkvError(f"inner_group_num {raw['inner_group_num']!r} is not known (allowed: 1)")
+        raise QkvError(f"inner_group_num {raw['inner_group_num']!r} is not supported (allowed: 1)")
     distil, names = flavour == "distilbert", NAMES[flavour]
     dim = raw["dim" if distil else "hidden_size"]
     pad = raw.get("pad_token_id", 1 if "roberta" in flavour else 0)
@@ -246,7 +246,7 @@ def _task(config: BertConfig) -> str:
     if config.flavour == "electra" and heads == ("replaced",):
         return "ForPreTraining"
     if config.flavour == "roformer" and set(heads) == {"mlm", "nsp"}:
-        return "ForMaskedLM"  # it has no class for both, and the pair's weights may stand in the same file
+        return "ForMaskedLM"  # it has no class for both, but the file may contain the weights of the nsp head
     for task, carried in TASKS.items():
         if set(heads) == set(carried) - {"pool"} and len(heads) == len(set(heads)):
             return task
@@ -266,7 +266,7 @@ def _write(config: BertConfig) -> dict[str, Any]:
     if config.embedding_dim not in (None, config.dim) and not names.project:
         raise Unwritable(f"{names.model_type} has no token table narrower than dim")
     if config.flavour == "distilbert" and (config.num_segments or config.norm_eps != 1e-12):
-        raise Unwritable("distilbert has no segments and norm_eps 1e-12")
+        raise Unwritable("distilbert has no segments, and its norm_eps is 1e-12")
     act = theirs_of(config.activation)
     raw: dict[str, Any] = {
         "model_type": names.model_type,
@@ -305,7 +305,7 @@ def _write(config: BertConfig) -> dict[str, Any]:
 
 
 def _computed(config: BertConfig) -> dict[str, Tensor]:
-    """RoFormer keeps the sines and cosines of its angles."""
+    """Return the sines and cosines of the rotary angles, which RoFormer stores."""
     if config.flavour != "roformer":
         return {}
     angles = SinusoidalPosition(config.dim // config.num_heads)

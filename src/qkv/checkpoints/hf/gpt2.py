@@ -1,4 +1,4 @@
-"""Names of gpt2."""
+"""Hugging Face's gpt2 format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _rules(config: GPTConfig) -> list[Rule]:
 def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPTConfig:
     architecture = (raw.get("architectures") or ["GPT2LMHeadModel"])[0]
     if architecture not in TASKS:
-        raise QkvError(f"no head for the architecture {architecture} (known: {', '.join(TASKS)})")
+        raise QkvError(f"the architecture {architecture} is not supported (allowed: {', '.join(TASKS)})")
     if raw.get("scale_attn_by_inverse_layer_idx") or not raw.get("scale_attn_weights", True):
         raise QkvError("gpt2 with scale_attn_by_inverse_layer_idx or without scale_attn_weights is not supported")
     return GPTConfig(
@@ -70,7 +70,7 @@ def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GPTConfig:
 
 
 def _known(raw: Mapping[str, Any], key: str) -> Any:
-    """Return a token's id; small models often keep GPT-2's own ids, which their vocabulary does not have."""
+    """Return a token id, or None if it is outside the vocabulary: small models often keep GPT-2's original ids."""
     number = raw.get(key)
     outside = isinstance(number, int) and isinstance(raw["vocab_size"], int) and not 0 <= number < raw["vocab_size"]
     return None if outside else number

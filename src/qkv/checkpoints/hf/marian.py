@@ -1,4 +1,4 @@
-"""Names of marian: the Transformer of 2017 as Marian trains it."""
+"""Hugging Face's marian format: the original Transformer as trained by Marian."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _write(config: TransformerConfig) -> dict[str, Any]:
     if config.position.name != "sinusoidal":
         raise Unwritable(f"marian has no {config.position.name} positions")
     if config.pre_norm:
-        raise Unwritable("marian has its norms after each part")
+        raise Unwritable("marian applies its norms after each sublayer")
     return {
         "model_type": "marian",
         "architectures": ["MarianMTModel"],

@@ -1,4 +1,4 @@
-"""The grammar of a name map: each rule ties one of our tensors to one or more of theirs, both ways."""
+"""Rules for converting weights: each maps one of our tensors to one or more of theirs, in both directions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Format:
     """How Hugging Face stores a family.
 
     Attributes:
-        model_types: its names for it in config.json.
-        prefix: what a task model puts before the names of the base model.
-        read: config.json and the tensors by name to our config.
-        write: our config to config.json, or `Unwritable`.
-        rules: the name map of a config.
-        ignored: patterns of tensors that hold no weights.
-        repeats: tensors that a file may hold besides, and the one that each repeats.
-        computed: tensors that their files hold though a formula gives them.
+        model_types: the values of `model_type` in config.json.
+        prefix: the prefix that a task model adds to the tensor names of the base model.
+        read: converts config.json and the tensors by name to our config.
+        write: converts our config to config.json, or raises `Unwritable`.
+        rules: the conversion rules for a config.
+        ignored: patterns of tensors that are not weights.
+        repeats: tensors that a file may contain as copies, such as tied embeddings, and the original of each.
+        computed: tensors that Hugging Face stores although a formula gives them.
     """
 
     model_types: tuple[str, ...]
@@ -49,21 +49,21 @@ class Format:
 
 
 class Unwritable(Exception):
-    """Hugging Face has no name for this config; the reason is the message."""
+    """Hugging Face cannot express this config; the message gives the reason."""
 
 
 def same(ours: str, theirs: str) -> list[Rule]:
-    """One tensor, one name."""
+    """Map one tensor to one tensor."""
     return [Rule(ours, (theirs,))]
 
 
 def linear(ours: str, theirs: str, *, bias: bool = True) -> list[Rule]:
-    """A weight, and a bias where there is one; norms look the same."""
+    """Map a weight and, with `bias`, a bias; also used for norms."""
     return [Rule(f"{ours}.{part}", (f"{theirs}.{part}",)) for part in (["weight", "bias"] if bias else ["weight"])]
 
 
 def fused(ours: str, theirs: Sequence[str], *, bias: bool = True) -> list[Rule]:
-    """Our one product is several of theirs, of equal sizes."""
+    """Map one of our linear layers to several of theirs, of equal sizes."""
     return [
         Rule(f"{ours}.{part}", tuple(f"{name}.{part}" for name in theirs), torch.cat, lambda t: t.chunk(len(theirs)))
         for part in (["weight", "bias"] if bias else ["weight"])
@@ -71,7 +71,7 @@ def fused(ours: str, theirs: Sequence[str], *, bias: bool = True) -> list[Rule]:
 
 
 def turned(ours: str, theirs: Sequence[str], num_heads: int) -> list[Rule]:
-    """Our one product is their q, k and v, and the channels that turn together lie side by side in their q and k."""
+    """Map our qkv layer to their q, k and v, where the rotary channel pairs of q and k are interleaved."""
 
     def apart(tensor: Tensor) -> Tensor:
         return tensor.unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten(0, 2)
@@ -93,13 +93,13 @@ def turned(ours: str, theirs: Sequence[str], num_heads: int) -> list[Rule]:
 
 
 def transposed(ours: str, theirs: str) -> list[Rule]:
-    """Their weight lies [in, out], as in GPT-2."""
+    """Map a linear layer whose weight has shape [in, out], as in GPT-2."""
     weight = Rule(f"{ours}.weight", (f"{theirs}.weight",), lambda ts: ts[0].t(), lambda t: [t.t()])
     return [weight, Rule(f"{ours}.bias", (f"{theirs}.bias",))]
 
 
 def reshaped(ours: str, theirs: Sequence[str], inner: tuple[int, ...], outer: tuple[int, ...]) -> list[Rule]:
-    """Same numbers in other dimensions; several of theirs follow one another in ours."""
+    """Map tensors that differ only in shape; several of theirs are concatenated in ours."""
     return [
         Rule(
             ours,
@@ -111,7 +111,7 @@ def reshaped(ours: str, theirs: Sequence[str], inner: tuple[int, ...], outer: tu
 
 
 def skipping(ours: str, theirs: str, rows: int) -> list[Rule]:
-    """Their table begins with rows that are never used (RoBERTa's positions start at 2)."""
+    """Map a table that begins with unused rows (RoBERTa's positions start at 2)."""
     return [
         Rule(
             ours,
@@ -123,13 +123,13 @@ def skipping(ours: str, theirs: str, rows: int) -> list[Rule]:
 
 
 def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> dict[str, Tensor]:
-    """Translate a file's tensors to ours; a missing or an extra one is an error that names it."""
+    """Convert a file's tensors to ours. Raises an error that names a missing or unexpected tensor."""
     prefix, repeats = style.prefix(config), style.repeats(config)
     held = {_modern(name): tensor for name, tensor in theirs.items()}
     left = set(held)
 
     def find(name: str) -> str | None:
-        # A base model's file has no prefix and a task model's has one; either may be read as the other.
+        # Base models have no prefix and task models have one; either can be loaded as the other.
         return next((n for n in (name, name.removeprefix(prefix), prefix + name) if n in held), None)
 
     def take(name: str) -> Tensor:
@@ -152,16 +152,16 @@ def import_tensors(theirs: Mapping[str, Tensor], style: Format, config: Any) -> 
         mine, other = find(name), find(main)
         if mine in left and mine is not None and other is not None:
             if not torch.equal(held[mine], held[other]):
-                raise QkvError(f"the weights hold {mine}, which should repeat {other} and differs from it")
+                raise QkvError(f"the weights contain {mine}, which should equal {other} but differs from it")
             left.discard(mine)
     for name in sorted(left):
         if not any(fnmatch.fnmatch(name, pattern) for pattern in style.ignored):
-            raise QkvError(f"the weights hold {name}, which this model has no place for")
+            raise QkvError(f"the weights contain {name}, which this model does not have")
     return ours
 
 
 def export_tensors(ours: Mapping[str, Tensor], style: Format, config: Any) -> dict[str, Tensor]:
-    """Translate our tensors to theirs."""
+    """Convert our tensors to theirs."""
     theirs = style.computed(config)
     for rule in style.rules(config):
         theirs |= zip(rule.theirs, rule.cut(ours[rule.ours]), strict=True)
@@ -169,7 +169,7 @@ def export_tensors(ours: Mapping[str, Tensor], style: Format, config: Any) -> di
 
 
 def own_table(raw: Mapping[str, Any], tensors: Mapping[str, Tensor], output: str, table: str) -> bool:
-    """Whether scores have a table of their own: config.json says so, or the file holds another (as `transformers`)."""
+    """Return whether the output table is untied, by config.json or by its values in the file, as in `transformers`."""
     if not raw.get("tie_word_embeddings", True):
         return True
     tokens = next((tensor for name, tensor in tensors.items() if name.endswith(table)), None)
@@ -177,7 +177,7 @@ def own_table(raw: Mapping[str, Any], tensors: Mapping[str, Tensor], output: str
 
 
 def _modern(name: str) -> str:
-    """Old files, converted from TensorFlow, call a norm's weight gamma and its bias beta."""
+    """Rename gamma and beta, the weight and bias of a norm in old files converted from TensorFlow."""
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         if name.endswith(old):
             return name.removesuffix(old) + new

@@ -1,4 +1,4 @@
-"""Names of t5, versions 1.0 and 1.1."""
+"""Hugging Face's t5 format, versions 1.0 and 1.1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qkv.models.position import PositionConfig
 from qkv.models.t5 import T5Config
 from qkv.nn.feedforward import GATED
 
-# Heads, whether there is a decoder, and what stands before the base model's names.
+# Heads, whether there is a decoder, and the prefix of the base model's tensor names.
 TASKS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "T5ForConditionalGeneration": (("lm",), True, ""),
     "T5Model": ((), True, ""),
@@ -78,13 +78,13 @@ def _block(config: T5Config, ours: str, theirs: str, decoder: bool) -> list[Rule
 def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Config:
     architecture = (raw.get("architectures") or ["T5ForConditionalGeneration"])[0]
     if architecture not in TASKS:
-        raise QkvError(f"no head for the architecture {architecture} (known: {', '.join(TASKS)})")
+        raise QkvError(f"the architecture {architecture} is not supported (allowed: {', '.join(TASKS)})")
     heads, decoder, _ = TASKS[architecture]
     if decoder and (raw.get("decoder_start_token_id") or 0) != 0:
-        raise QkvError(f"decoder_start_token_id {raw['decoder_start_token_id']!r} is not known for t5 (allowed: 0)")
+        raise QkvError(f"decoder_start_token_id {raw['decoder_start_token_id']!r} is not supported for t5 (allowed: 0)")
     feedforward = raw.get("feed_forward_proj", "relu")
     if feedforward.startswith("gated-") and feedforward not in ("gated-gelu", "gated-silu"):
-        raise QkvError(f"feed_forward_proj {feedforward!r} is not known (allowed: relu, gelu, gated-gelu, gated-silu)")
+        raise QkvError(f"unsupported feed_forward_proj {feedforward!r} (allowed: relu, gelu, gated-gelu, gated-silu)")
     gated = {"gated-gelu": "geglu", "gated-silu": "swiglu"}
     return T5Config(
         vocab_size=raw["vocab_size"],
@@ -111,7 +111,7 @@ def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> T5Config:
 
 
 def _output(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """Version 1.1 says tie_word_embeddings = false; transformers 5 ties it all the same, and then stores no table."""
+    """Version 1.1 sets tie_word_embeddings = false, but transformers 5 ties them anyway and then stores no table."""
     if raw.get("scale_decoder_outputs", raw.get("tie_word_embeddings", True)):
         return "scaled"
     return "own" if "lm_head.weight" in tensors else "tied"

@@ -1,4 +1,4 @@
-"""Which format stores which family."""
+"""The Hugging Face format of each model family."""
 
 from __future__ import annotations
 

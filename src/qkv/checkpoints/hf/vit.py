@@ -1,4 +1,4 @@
-"""Names of vit and deit."""
+"""Hugging Face's vit and deit formats."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _read(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ViTConfig:
     distilled = raw["model_type"] == "deit"
     architecture = (raw.get("architectures") or ["DeiTModel" if distilled else "ViTModel"])[0]
     if architecture not in TASKS:
-        raise QkvError(f"no head for the architecture {architecture} (known: {', '.join(TASKS)})")
+        raise QkvError(f"the architecture {architecture} is not supported (allowed: {', '.join(TASKS)})")
     if not raw.get("qkv_bias", True):
         raise QkvError("vit with qkv_bias = false is not supported")
     heads = TASKS[architecture]
