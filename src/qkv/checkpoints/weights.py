@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from qkv.common import disk
 from qkv.common.errors import QkvError
 
 WHOLE = "model.safetensors"
@@ -45,13 +46,7 @@ def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON object."""
     if not file.is_file():
         raise QkvError(f"{file.parent} is not a model folder: it has no {file.name}")
-    try:
-        raw = json.loads(file.read_text("utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise QkvError(f"{file} is damaged: {error}") from None
-    if not isinstance(raw, dict):
-        raise QkvError(f"{file} is damaged: it is not a JSON object")
-    return raw
+    return disk.read_object(file)
 
 
 def json_bytes(raw: Any) -> bytes:

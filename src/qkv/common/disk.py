@@ -241,6 +241,17 @@ def _inside(name: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
+def read_object(file: Path) -> dict[str, Any]:
+    """Read a JSON file that holds one object."""
+    try:
+        raw = json.loads(file.read_text("utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise StorageError(f"{file} is damaged: {error}") from None
+    if not isinstance(raw, dict):
+        raise StorageError(f"{file} is damaged: it is not a JSON object")
+    return raw
+
+
 def digest_of(file: Path) -> str:
     """Return the SHA-256 of a file."""
     with file.open("rb") as stream:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from qkv.common import disk
 from qkv.common.errors import QkvError
 
 LIMITS = "sentence_bert_config.json"  # tokenizer settings of sentence-transformers
@@ -39,15 +39,7 @@ def load_settings(folder: Path) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        raw = json.loads(file.read_text("utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise QkvError(f"{file} is damaged: {error}") from None
-    if not isinstance(raw, dict):
-        raise QkvError(f"{file} is damaged: it is not a JSON object")
-    return raw
+    return disk.read_object(file) if file.is_file() else {}
 
 
 def _load(folder: Path, settings: dict[str, Any]) -> Tokenizer | None:
