@@ -144,7 +144,7 @@ def test_guessed_columns_hold_for_every_file(bert_folder: Path, tmp_path: Path) 
     train = write(tmp_path / "a.csv", 40, 1, header="")
     (tmp_path / "one.csv").write_text('"the cat sat",cats\n"a cat run",cats\n')
     model, said = tune(bert_folder, train=train, valid=tmp_path / "one.csv", **{"train.steps": 1})
-    assert said[0].startswith(f"{train}: text #0, label #1, by what")
+    assert said[0].startswith(f"{train}: text #0, label #1, guessed from")
     assert model.evaluate(tmp_path / "one.csv")[0].count == 2
 
 
@@ -152,12 +152,12 @@ def test_uneven_classes_are_said_with_the_share_of_the_largest(bert_folder: Path
     rows = [f"{text}\t{'rare' if i % 10 == 0 else 'usual'}" for i, text in enumerate(texts(50, 3))]
     (tmp_path / "a.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     _, said = tune(bert_folder, train=tmp_path / "a.tsv", **{"train.steps": 1})
-    (uneven,) = [line for line in said if line.startswith("uneven")]
-    assert uneven.startswith("uneven classes: usual 45, rare 5; always predicting 'usual' is 90% accurate")
+    (uneven,) = [line for line in said if line.startswith("imbalanced")]
+    assert uneven.startswith("imbalanced classes: usual 45, rare 5; always predicting 'usual' is 90% accurate")
     even = [f"{text}\t{i % 2}" for i, text in enumerate(texts(50, 3))]
     (tmp_path / "b.tsv").write_text("\n".join(["text\tlabel", *even]) + "\n")
     _, said = tune(bert_folder, train=tmp_path / "b.tsv", **{"train.steps": 1})
-    assert not [line for line in said if line.startswith("uneven")]
+    assert not [line for line in said if line.startswith("imbalanced")]
 
 
 def test_each_class_is_held_out_and_no_text_is_on_both_sides(bert_folder: Path, tmp_path: Path) -> None:

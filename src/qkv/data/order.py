@@ -23,7 +23,7 @@ ROUNDS = 8
 FEWEST_BITS = 4  # with fewer bits, some orders of small sets are too frequent
 MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
 
-BATCH_BITS = 24  # of a position: the number of the batch in its pool
+BATCH_BITS = 24  # bits of a position that number the batch in its pool
 POOL = 4096  # rows
 POOL_BATCHES = 32  # the last batch of a pool is not full; with this many batches, little is lost
 
@@ -88,10 +88,10 @@ class Sampler(Protocol):
         """Return the batch at a position; 0 is the first."""
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -123,7 +123,7 @@ class BucketSampler(_Sharded):
     Attributes:
         lengths: tokens of each row. Values are read when needed, so it can be memory-mapped. Shape: [rows].
         tokens: the token budget of a batch.
-        seed: of the order.
+        seed: the seed of the order.
         pool: the maximum number of rows to sort together. If None, 4096, or more for large batches.
         max_sequences: the maximum number of rows in a batch.
         shuffle: if False, rows keep their order before the pools are sorted, for evaluation.
@@ -159,11 +159,11 @@ class BucketSampler(_Sharded):
         return Pick(self._batches(block)[number].copy(), self._after(position, self.world), seed, epoch)
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
         return (position >> BATCH_BITS) // self.num_pools
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
         block, number = self._checked(position)
         return (block + number / len(self._batches(block))) / self.num_pools
 
@@ -209,7 +209,7 @@ class WindowSampler(_Sharded):
     Attributes:
         num_windows: windows in the stream.
         windows: windows in a batch.
-        seed: of the order.
+        seed: the seed of the order.
         shuffle: if False, windows keep the order of the stream.
     """
 
@@ -237,11 +237,11 @@ class WindowSampler(_Sharded):
         return Pick(rows, position + self.world, mix(self.seed, epoch, number), epoch)
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
         return position // self.num_batches
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
         return position / self.num_batches
 
 

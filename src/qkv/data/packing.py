@@ -114,11 +114,11 @@ class Staged:
         return Pick(rows, after, pick.seed, self.epoch_of(position))
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
         return int(self.fraction(position))
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
         if self.switch is None or position < self.switch:
             return self.short.fraction(position)
         return self.short.fraction(self.switch) + self.long.fraction(position - self.switch)

@@ -31,7 +31,7 @@ ANSWERED = 64  # questions answered at a time
 
 
 class AnswerTask(Task):
-    """The target of a window is the answer span, or its first token if the window does not hold the whole answer."""
+    """The target of a window is the answer span, or the first token if the window does not hold the whole answer."""
 
     Settings: ClassVar[type[Any]] = AnswerSpan
     heads: ClassVar[tuple[str, ...]] = ("span",)

@@ -194,7 +194,7 @@ class Task:
         """Return a pure function from row numbers to a batch."""
         raise NotImplementedError
 
-    # What is learned, and how well
+    # Objective and scoring
 
     def objective(self) -> Any:
         """Return the objective; by default, the settings are the objective."""

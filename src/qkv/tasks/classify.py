@@ -162,13 +162,13 @@ def uneven(counts: Counter[str], *, multi_label: bool) -> str:
     if not ranked or ranked[0][1] < UNEVEN * ranked[-1][1]:
         return ""
     shown = ranked if len(ranked) <= SHOWN else [*ranked[: SHOWN - 1], ranked[-1]]
-    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more between)"
-    found = f"uneven classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
+    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more in between)"
+    found = f"imbalanced classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
     if multi_label:
         return found
     name, most = ranked[0]
     share = most / counts.total()
-    return f"{found}; always predicting {name!r} is {share:.0%} accurate, so compare with that, or look at F1"
+    return f"{found}; always predicting {name!r} is {share:.0%} accurate, so compare with that or look at F1"
 
 
 def _single(where: str, example: Classified) -> Classified:

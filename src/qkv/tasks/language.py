@@ -49,7 +49,7 @@ class WindowTask(DocumentTask):
     """Windows of a fixed number of tokens over the stream of documents, so that all batches have the same size.
 
     With `data.short`, windows are short first and long later; validation always reads short windows, so that its losses
-    are comparable. The positions that only long windows have could not be learned in the rest of a run. Therefore every
+    are comparable. The steps with long windows are too few to learn the positions that only they have. Therefore every
     other piece of text starts at a random position where it fits (SHAPE, Kiyono et al. 2021), and the others at 0.
     """
 
@@ -137,7 +137,7 @@ def framed(flat: Array, lengths: Array, specials: Mapping[str, int]) -> Array:
 
 
 def hiding(settings: Hiding, context: Context) -> Hide:
-    """Return a function that masks all but special tokens and returns the masked row, the positions and the targets."""
+    """Return a function that masks random tokens, never special ones, and returns the row, positions and targets."""
     text = context.text
     if "mask" not in text.specials:
         raise UsageError("masking needs a tokenizer with a mask token (tokenizer.specials = bert)")

@@ -104,7 +104,9 @@ class MixtureTask(Task):
         found = {name: task.survey(task.examples(task.data.train), say) for name, task in self.parts().items()}
         having = [name for name, facts in found.items() if facts.get("labels")]
         if len(having) > 1:
-            raise UsageError(f"a model has one set of classes, but {' and '.join(having)} of the mixture have one each")
+            raise UsageError(
+                f"a model has one set of classes, but the parts {' and '.join(having)} each have their own"
+            )
         return {key: value for facts in found.values() for key, value in facts.items()}
 
     def folder_facts(self, context: Context) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Energy:
 
     Attributes:
         seconds: wall-clock time.
-        joules: by part (gpu, cpu).
+        joules: the energy by part (gpu, cpu).
         sources: the source of each part: NVML, RAPL or an estimate.
     """
 

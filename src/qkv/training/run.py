@@ -35,7 +35,7 @@ COMPILING: dict[str, Any] = {"comprehensive_padding": False}
 
 
 def check_compile(mode: str, device: torch.device) -> None:
-    """Raise an error if the machine cannot compile."""
+    """Raise an error if train.compile is yes but the machine cannot compile."""
     if mode == "yes" and device.type == "cuda" and not buildable(device):
         raise UsageError(
             "train.compile = yes needs Triton, a C compiler and Python's headers, and at least one of them is missing: "
@@ -48,7 +48,7 @@ class Job:
     """The inputs of the loop.
 
     Attributes:
-        model: on its device.
+        model: the model, on its device.
         objective: maps (model, batch) to losses, with the `weights` of its parts and `counts(batch)`, their targets.
         batches: maps a data position to an endless stream of (batch, position after it).
         total: the total number of optimizer steps.

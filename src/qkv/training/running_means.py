@@ -46,7 +46,7 @@ class RunningMeans:
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def facts(self) -> str:
-        """Return the text of the progress bar; before the first step after a log line, the last text."""
+        """Return the text of the progress bar; right after a log line, the previous text."""
         if self.steps:
             share = "" if self.work is None else f"  {self.speed * self.work:.0%} of peak"
             self.text = f"loss {self.loss:.3f}  {self.speed:,.0f} {self.unit}/s{share}"

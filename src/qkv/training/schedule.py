@@ -1,7 +1,7 @@
 """Learning rate schedules: the share of the peak rate as a pure function of the step.
 
 inverse-sqrt   warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3)
-linear         warm-up, then a straight line that would reach zero one step after the last
+linear         warm-up, then linear decay that would reach zero one step after the last
 cosine         warm-up, then half a cosine down to a tenth (Loshchilov & Hutter 2017)
 stable         warm-up, flat, and √-shaped decay over the last fifth (Hägele et al. 2024)
 constant       warm-up, then flat

@@ -20,7 +20,7 @@ class Stop:
         for number in SIGNALS:
             try:
                 self._before[number] = signal.signal(number, self._hear)
-            except ValueError:  # not the main thread, and only that one can handle signals
+            except ValueError:  # only the main thread can install signal handlers
                 break
         return self
 
