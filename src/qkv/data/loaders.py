@@ -1,4 +1,4 @@
-"""Prefetching: threads prepare batches and deliver them in order, whatever the number of threads."""
+"""Prefetching: threads prepare batches and deliver them in order, with any number of threads."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Optimizer:
             if name not in known:
                 raise QkvError(f"the checkpoint's optimizer has a state for {name}, which this model does not have")
             parameter = known[name]
-            # torch keeps the step counter of a fused AdamW beside its parameter
+            # torch keeps the step counter of a fused AdamW on the device of its parameter
             owner[parameter].state[parameter][key] = value.to(parameter.device)
 
 
