@@ -1,4 +1,4 @@
-"""A family of your own: a convolutional network over ragged rows (after Kim 2014), as a member of the catalogue.
+"""Add your own model family to the catalogue: a convolutional network over ragged rows (after Kim 2014).
 
 Run it: python examples/extend/own_family.py
 """
@@ -23,16 +23,16 @@ from qkv.nn.heads import Pooler, SequenceHead, TokenHead
 
 @dataclass(frozen=True, kw_only=True)
 class ConvConfig:
-    """Numbers of a convolutional network.
+    """Configuration of a convolutional network.
 
     Attributes:
-        vocab_size: V.
-        dim: D.
-        num_layers: convolutions, each with twice the dilation of the one before.
-        conv_width: tokens that a convolution sees.
-        max_length: longest sequence.
+        vocab_size: vocabulary size (V).
+        dim: model width (D).
+        num_layers: convolutions; each doubles the dilation of the previous one.
+        conv_width: kernel size of a convolution, in tokens.
+        max_length: maximum sequence length.
         heads: any of classify, tag.
-        num_labels: of classify and tag.
+        num_labels: number of labels of classify and tag.
     """
 
     vocab_size: int = 1000
@@ -45,7 +45,7 @@ class ConvConfig:
 
 
 class ConvNet(Headed):
-    """Embeddings, convolutions with skip connections, heads. The last state of a text has seen all of it."""
+    """Embeddings, convolutions with skip connections, and heads. The last state of a text depends on all tokens."""
 
     def __init__(self, config: ConvConfig) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class ConvNet(Headed):
 
     @property
     def table(self) -> Tensor:
-        """The token table. Shape: [V, D]."""
+        """The token embeddings. Shape: [V, D]."""
         return self.embedding.weight
 
     def forward(self, batch: Tokens) -> Hidden:
@@ -71,12 +71,12 @@ class ConvNet(Headed):
         return Hidden(x, batch.layout)
 
 
-# One line puts it into the catalogue: `model.preset=conv-tiny`, `qkv.build`, `qkv.load` and every task know it.
+# One line adds it to the catalogue, for `model.preset=conv-tiny`, `qkv.build`, `qkv.load` and every task.
 add_family("conv", Family(ConvConfig, ConvNet, {"conv-tiny": ConvConfig()}))
 
 
 def main() -> None:
-    """Train a classifier of this family from a table, save it, load it."""
+    """Train a classifier of this family on a table and load it."""
     with tempfile.TemporaryDirectory() as place:
         table = Path(place) / "reviews.tsv"
         rows = [f"a {'good' if n % 2 else 'bad'} film, number {n}\t{'pos' if n % 2 else 'neg'}" for n in range(200)]

@@ -1,4 +1,4 @@
-"""A metric of your own: balanced accuracy, the mean of the recall of each class.
+"""Add your own metric: balanced accuracy, the mean recall over the classes.
 
 Run it: python examples/extend/own_metric.py
 """
@@ -17,7 +17,7 @@ from qkv.tasks.exam import Exam, graded
 
 
 class BalancedAccuracy:
-    """`add` takes a prediction and the right answer, `result` gives the score so far."""
+    """`add` takes a prediction and the correct answer; `result` returns the score so far."""
 
     def __init__(self) -> None:
         self.hits: Counter[str] = Counter()
@@ -29,24 +29,24 @@ class BalancedAccuracy:
         self.hits[right] += said == right
 
     def result(self) -> Score:
-        """The mean recall; a metric with an interval would resample here (`qkv.evaluation.bootstrap`)."""
+        """Return the mean recall. For a confidence interval, resample here (`qkv.evaluation.bootstrap`)."""
         value = sum(self.hits[name] / count for name, count in self.total.items()) / len(self.total)
         count = self.total.total()
         return Score(name="balanced-accuracy", value=value, low=value, high=value, count=count, signature="mean:recall")
 
 
 class BalancedClassifyTask(ClassifyTask):
-    """Classification with one metric more."""
+    """Classification with one more metric."""
 
     def score(self, exam: Exam) -> list[Score]:
-        """The usual metrics, and balanced accuracy."""
+        """Return the usual metrics and balanced accuracy."""
         found = self.classified(exam, self.examples(exam.paths, exam.skipped))
         mine = graded([BalancedAccuracy()], ((label.label, example.labels[0]) for example, label in found))
         return [*super().score(exam), *mine]
 
 
 def main() -> None:
-    """Score a classifier that was trained on uneven classes."""
+    """Score a classifier that was trained on imbalanced classes."""
     with tempfile.TemporaryDirectory() as place:
         table = Path(place) / "reviews.tsv"
         rows = [f"{'bad' if n % 5 == 0 else 'good'} film {n}\t{'neg' if n % 5 == 0 else 'pos'}" for n in range(200)]

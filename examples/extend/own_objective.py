@@ -1,4 +1,4 @@
-"""An objective of your own: the focal loss (Lin et al. 2017), which looks away from examples that are easy.
+"""Add your own objective: the focal loss (Lin et al. 2017), which gives easy examples less weight.
 
 Run it: python examples/extend/own_objective.py
 """
@@ -21,10 +21,10 @@ from qkv.objectives.parts import Losses, count_targets
 
 @dataclass(frozen=True, kw_only=True)
 class Focal:
-    """(1 - p)^gamma · -log p of the right class.
+    """(1 - p)^gamma · -log p, where p is the probability of the correct class.
 
     Attributes:
-        gamma: how strongly easy examples count less; 0 is cross-entropy.
+        gamma: how strongly to reduce the weight of easy examples; 0 is cross-entropy.
     """
 
     gamma: float = 2.0
@@ -39,16 +39,16 @@ class Focal:
         return {"focal": count_targets(batch.labels)}
 
     def __call__(self, model: Any, batch: Labelled) -> Losses:
-        """Return each part as a sum and a count, so that the loss does not depend on how a step is cut."""
+        """Return each part as a sum and a count, so that the loss does not depend on the micro-batches of a step."""
         logits = model.logits(model.states_for(batch.inputs, "classify"), "classify").float()
-        asked = batch.labels >= 0  # a static shape adds sequences without a label
+        asked = batch.labels >= 0  # a static shape adds padding sequences without a label
         log_p = logits.log_softmax(-1).gather(-1, batch.labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
         losses = -((1 - log_p.exp()) ** self.gamma) * log_p
         return {"focal": LossOutput(losses.masked_fill(~asked, 0).sum(), asked.sum())}
 
 
 def main() -> None:
-    """Train a small classifier with it."""
+    """Train a small classifier with the focal loss."""
     with tempfile.TemporaryDirectory() as place:
         table = Path(place) / "reviews.tsv"
         rows = [f"{'good' if n % 2 else 'bad'} film number {n}\t{'pos' if n % 2 else 'neg'}" for n in range(200)]

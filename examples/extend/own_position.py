@@ -1,4 +1,4 @@
-"""A position scheme of your own: a learned logarithmic bias by distance (KERPLE, Chi et al. 2022).
+"""Add your own position scheme: a learned logarithmic bias by distance (KERPLE, Chi et al. 2022).
 
 Run it: python examples/extend/own_position.py
 """
@@ -15,7 +15,7 @@ from qkv.nn.positions import BiasPlacement, NoPosition, Place, Placement
 
 
 class LogarithmicPosition(NoPosition):
-    """-r₁ · log(1 + r₂ · distance) on each head; both numbers are learned and stay above zero."""
+    """-r₁ · log(1 + r₂ · distance) for each head; both parameters are learned and stay positive."""
 
     adds_bias = True
 
@@ -24,24 +24,24 @@ class LogarithmicPosition(NoPosition):
         self.r1, self.r2 = (nn.Parameter(torch.zeros(num_heads)) for _ in range(2))
 
     def place(self, place: Place, num_layers: int) -> list[Placement]:
-        """Every layer adds the same bias: a table over distances for each head."""
+        """Return the same bias for every layer: a table over distances for each head."""
         longest = max(place.keys.max_length - 1, 0)
         distance = torch.arange(-longest, longest + 1, device=self.r1.device).abs()
         r1, r2 = (nn.functional.softplus(r).unsqueeze(-1) for r in (self.r1, self.r2))
         return [BiasPlacement(Bias(-r1 * torch.log1p(r2 * distance)))] * num_layers
 
 
-# One line makes it a value that every family's `position` takes.
+# One line makes it available as `position` in every family.
 POSITIONS["logarithmic"] = PositionScheme(attended=lambda _, sizes: LogarithmicPosition(sizes.num_heads))
 
 
 def main() -> None:
-    """Build a BERT and a GPT with it."""
+    """Build a BERT and a GPT with this position scheme."""
     sizes = {"vocab_size": 100, "dim": 32, "num_layers": 2, "num_heads": 4, "ff_dim": 64, "device": "cpu"}
     for preset in ("bert-tiny", "gpt2"):
         model = qkv.build(preset, position="logarithmic", **sizes)
         here, there = model.hidden([[5, 6, 7]])[0], model.hidden([[6, 5, 7]])[0]
-        print(f"{preset}: the order of two tokens moves the third state by {float((here[2] - there[2]).norm()):.3f}")
+        print(f"{preset}: swapping two tokens changes the third state by {float((here[2] - there[2]).norm()):.3f}")
 
 
 if __name__ == "__main__":

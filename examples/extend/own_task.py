@@ -1,7 +1,7 @@
-"""A task of your own: do two sentences stand in their right order? (ALBERT's objective, Lan et al. 2020).
+"""Add your own task: are two sentences in the right order? (ALBERT's sentence-order objective, Lan et al. 2020).
 
 Everything about the task is in this file. Run it: python examples/extend/own_task.py
-A recipe runs it too: task = "own_task:SentenceOrderTask", with this folder as the current one.
+A recipe can use it too: task = "own_task:SentenceOrderTask", if you run qkv in this folder.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OrderSettings:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Two sentences, in the order of the text or the other way round."""
+    """Two sentences, in their original order or swapped."""
 
     first: str
     second: str
@@ -49,7 +49,7 @@ class Ordered:
 
 
 class SentenceOrderTask(Task):
-    """Each line of a text and the next one, every other pair swapped."""
+    """Pairs of consecutive lines of a text, with every other pair swapped."""
 
     Settings: ClassVar[type[Any]] = OrderSettings
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
@@ -62,15 +62,15 @@ class SentenceOrderTask(Task):
             yield Ordered(b, a, True) if number % 2 else Ordered(a, b, False)
 
     def texts(self, example: Ordered) -> Iterable[str]:
-        """What a tokenizer is trained on."""
+        """Return the texts to train a tokenizer on."""
         return example.first, example.second
 
     def key(self, example: Ordered) -> str:
-        """Pairs with the same two sentences are never on both sides of the split."""
+        """Return the key of the split: pairs of the same two sentences stay on one side."""
         return "\n".join(sorted(self.texts(example)))
 
     def survey(self, examples: Iterable[Ordered], say: Say) -> dict[str, Any]:
-        """The labels need no look at the data."""
+        """Return the labels, which do not depend on the data."""
         del examples, say
         return {"labels": ("in order", "swapped")}
 
@@ -93,11 +93,11 @@ class SentenceOrderTask(Task):
         return make
 
     def objective(self) -> Classify:
-        """Cross-entropy of the order."""
+        """Return cross-entropy over the two orders."""
         return Classify(smoothing=self.settings.smoothing)
 
     def score(self, exam: Exam) -> list[Score]:
-        """Accuracy."""
+        """Return the accuracy."""
         return graded([Accuracy()], self._answers(exam))
 
     def _answers(self, exam: Exam) -> Iterator[tuple[str, str]]:
@@ -108,7 +108,7 @@ class SentenceOrderTask(Task):
 
 
 def main() -> None:
-    """Train it on a text whose sentences are numbered."""
+    """Train on a text with numbered sentences."""
     with tempfile.TemporaryDirectory() as place:
         text = Path(place) / "text.txt"
         lines = [f"{'first' if n % 2 == 0 else 'then'} comes number {n // 2}" for n in range(600)]

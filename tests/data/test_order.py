@@ -182,9 +182,9 @@ def test_wrong_settings_are_named():
         BucketSampler([], tokens=5, seed=0)
     with pytest.raises(UsageError, match="tokens must be at least 1, got 0"):
         BucketSampler([1], tokens=0, seed=0)
-    with pytest.raises(UsageError, match="rank 2 does not exist among 2 processes"):
+    with pytest.raises(UsageError, match="rank 2 does not exist: 2 processes have the ranks 0 to 1"):
         BucketSampler([1], tokens=1, seed=0).shard(2, 2)
-    with pytest.raises(UsageError, match="a batch of 4 windows cannot be taken from 3"):
+    with pytest.raises(UsageError, match="a batch cannot have 4 windows: the stream has 3"):
         WindowSampler(3, windows=4, seed=0)
     for position in (-1, 7):
         with pytest.raises(UsageError, match=f"position {position} does not exist"):

@@ -85,7 +85,7 @@ def test_the_type_of_a_column_is_settled_by_its_first_row_with_values(tmp_path):
         ({"ids": [1], "label": 0, "more": 1}, "row 1500 has the columns ids, label, more, but row 0 has ids, label"),
         ({"ids": [1]}, "row 1500 has the columns ids, but row 0 has ids, label"),
         ({}, "row 1500 has the columns none, but row 0 has ids, label"),
-        ({"ids": [1, 0.5], "label": 0}, "column 'ids' of row 1500 must hold whole numbers, like row 0"),
+        ({"ids": [1, 0.5], "label": 0}, "column 'ids' of row 1500 must hold integers, like row 0"),
         ({"ids": [2**31], "label": 0}, "column 'ids' of row 1500 must hold numbers from -2147483648 to 2147483647"),
         ({"ids": ["a"], "label": 0}, "column 'ids' of row 1500 must hold numbers"),
         ({"ids": [[1], [2, 3]], "label": 0}, "column 'ids' of row 1500 must hold numbers"),
@@ -113,7 +113,7 @@ def test_what_cannot_be_a_store(tmp_path, store):
         Store.write(tmp_path / "empty", [{}], key="k")
     with pytest.raises(UsageError, match=r"column '\.\./ids' cannot name a file"):
         Store.write(tmp_path / "empty", [{"../ids": [1]}], key="k")
-    with pytest.raises(UsageError, match="holds no finished store"):
+    with pytest.raises(UsageError, match="holds no complete store"):
         Store.open(tmp_path / "empty")
     with pytest.raises(UsageError, match="unknown column 'idz'; did you mean 'ids'"):
         store.gather("idz", [0])
@@ -172,7 +172,7 @@ def test_a_crash_while_files_get_their_names_leaves_no_store(tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         Store.write(tmp_path, [{"ids": [3]}], key="b")
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="no finished store"):
+    with pytest.raises(UsageError, match="no complete store"):
         Store.open(tmp_path)
     assert Store.cached(tmp_path, "b", lambda: [{"ids": [3]}]).row(0)["ids"].tolist() == [3]
 

@@ -223,18 +223,18 @@ def test_several_labels_where_one_is_expected(
 ) -> None:
     file = tmp_path / "test.jsonl"
     file.write_text(f'{{"text": "the cat", "label": {labels}}}\n{{"text": "a mat", "label": "food"}}\n')
-    with pytest.raises(QkvError, match=rf"test.jsonl:1: {count} where one is expected"):
+    with pytest.raises(QkvError, match=rf"test.jsonl:1: {count} instead of one"):
         evaluate(qkv.load(classifier, device="cpu"), [str(file)], DataConfig())
-    with pytest.warns(UserWarning, match=rf"1 row left out \(.*test.jsonl:1: {count} where one is expected"):
+    with pytest.warns(UserWarning, match=rf"1 row left out \(.*test.jsonl:1: {count} instead of one"):
         assert evaluate(qkv.load(classifier, device="cpu"), [str(file)], DataConfig(skip_bad=True))[0].count == 1
     assert evaluate(qkv.load(several, device="cpu"), [str(file)], DataConfig(separator=","))[2].count == 2
 
 
 def test_a_separator_must_fit_the_model(classifier: Path, several: Path, tmp_path: Path) -> None:
     write_sets(tmp_path / "test.tsv")
-    with pytest.raises(UsageError, match="this model gives one label: leave out the separator ','"):
+    with pytest.raises(UsageError, match="this model predicts one label: leave out the separator ','"):
         evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.tsv")], DataConfig(separator=","))
-    with pytest.raises(UsageError, match="gives any number of labels: say what divides them"):
+    with pytest.raises(UsageError, match="predicts several labels: give their separator"):
         evaluate(qkv.load(several, device="cpu"), [str(tmp_path / "test.tsv")], DataConfig())
 
 

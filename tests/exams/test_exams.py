@@ -99,10 +99,12 @@ def test_pictures_in_every_form_give_one_score(tmp_path: Path) -> None:
 def test_pictures_that_do_not_fit(viewer: Path, tmp_path: Path) -> None:
     model = qkv.load(viewer, device="cpu")
     np.savez(tmp_path / "small.npz", images=PIXELS[:2, :, :8, :8], labels=np.array(["cat", "dog"]))
-    with pytest.raises(QkvError, match=r"small.npz:1: the image is \(3, 8, 8\), and the model takes \(3, 16, 16\)"):
+    with pytest.raises(
+        QkvError, match=r"small.npz:1: the image has shape \(3, 8, 8\), but the model takes \(3, 16, 16\)"
+    ):
         evaluate(model, [str(tmp_path / "small.npz")])
     np.savez(tmp_path / "other.npz", images=PIXELS[:2], labels=np.array(["cat", "cow"]))
-    with pytest.raises(QkvError, match=r"other.npz:2: the label 'cow' is not among those of training"):
+    with pytest.raises(QkvError, match=r"other.npz:2: the label 'cow' does not occur in training"):
         evaluate(model, [str(tmp_path / "other.npz")])
     in_folders(tmp_path / "test")
     (tmp_path / "test" / "cat" / "a.png").write_bytes(b"nothing to see")
@@ -150,7 +152,7 @@ def test_a_beam_from_the_command_line(translator: Any, tmp_path: Path) -> None:
 
 
 def test_a_beam_is_for_translators(viewer: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a beam is for translators, and this vit is none"):
+    with pytest.raises(UsageError, match="beam is for translators, and this vit model is not one"):
         evaluate(qkv.load(viewer, device="cpu"), [in_folders(tmp_path / "test")], beam=4)
 
 
@@ -203,7 +205,7 @@ def test_training_rows_have_one_label(
     file, context = tmp_path / "train.jsonl", context_of(tiny_bert, wordpiece)
     row = '{{"text": "the cat", "label": {}}}\n'
     file.write_text(row.format('"animal"') + row.format(labels) + row.format('["food"]'))
-    message = rf"train.jsonl:2: {said} where one is expected \(where there may be several, set separator\)"
+    message = rf"train.jsonl:2: {said} instead of one \(if an example can have several, set separator\)"
     with pytest.raises(QkvError, match=message) as error:
         rows_of(file, context)
     assert "\n" not in str(error.value)

@@ -68,7 +68,7 @@ def test_evaluate_gives_the_loss_of_validation(trained: tuple[Path, float]) -> N
 def test_without_a_recipe_evaluate_says_what_it_does(trained: tuple[Path, float], tmp_path: Path) -> None:
     place, _ = trained
     folder = shutil.copytree(place / "run" / "best", tmp_path / "alone")
-    assert "no recipe.toml beside the model" in ask(folder, place / "valid.txt").stderr
+    assert "no recipe.toml next to the model" in ask(folder, place / "valid.txt").stderr
 
 
 @pytest.fixture(scope="module")

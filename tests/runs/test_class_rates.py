@@ -73,9 +73,13 @@ def test_only_biases_are_moved_and_transformers_says_the_same(trained: tuple[Pat
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("tag", [], "train.match_rates is for one class for each example \\(classify\\), not for tag: leave it out"),
+        ("tag", [], "train.match_rates is for one class per example \\(classify\\), not for tag: leave it out"),
         ("classify", ["data.separator=;"], "not for classify with these settings: leave it out"),
-        ("classify", ["model.preset=gpt2", TINY], "moves the biases of the classifier, and this model's has none"),
+        (
+            "classify",
+            ["model.preset=gpt2", TINY],
+            "shifts the biases of the classifier, but this one has none",
+        ),
     ],
 )
 def test_what_cannot_be_matched_is_said_before_training(

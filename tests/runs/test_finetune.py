@@ -58,7 +58,7 @@ def test_from_a_csv_to_a_score_that_others_find_too(bert_folder: Path, tmp_path:
     gold = {text: label(text) if i % 5 else "none" for i, text in enumerate(texts(60, 2))}  # some are wrong
     test.write_text("\n".join(["words,kind", *(f'"{text}",{kind}' for text, kind in gold.items())]))
     model, said = tune(bert_folder, train=train, test=test, epochs=4)
-    assert said[0].startswith(f"{train}: text 'words', label 'kind', by what stands in them")
+    assert said[0].startswith(f"{train}: text 'words', label 'kind', guessed from the values")
     assert "no data.valid: 5% of the training examples of each class are held out for validation" in said[1]
     (accuracy, *_) = model.evaluate(test)
     assert accuracy.count == 60
@@ -111,7 +111,7 @@ def test_a_run_without_a_place_leaves_nothing_and_one_with_a_place_stays(
     assert model.embed(["the cat"]).shape == (1, 16)
     tune(bert_folder, train=[train], out=tmp_path / "run", **{"train.steps": 1})
     assert qkv.load(tmp_path / "run", device="cpu").labels == ("cats", "none")
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="already holds a run"):
         tune(bert_folder, train=train, out=tmp_path / "run", **{"train.steps": 1})
     _, said = tune(bert_folder, train=[train], out=tmp_path / "run", resume=True, **{"train.steps": 1})
     assert "resumed from step 1" in said
@@ -122,7 +122,7 @@ def test_a_run_without_a_place_leaves_nothing_and_one_with_a_place_stays(
     [
         ({"task": "clasify", "train": "a.csv"}, "did you mean 'classify'"),
         ({"train": "no.csv"}, "there is no file no.csv"),
-        ({"train": None}, "data.train names no file"),
+        ({"train": None}, "data.train is empty"),
         ({"train": "a.csv", "optim.rate": 1.0}, "unknown key of OptimConfig 'optim.rate'"),
     ],
 )
@@ -144,7 +144,7 @@ def test_guessed_columns_hold_for_every_file(bert_folder: Path, tmp_path: Path) 
     train = write(tmp_path / "a.csv", 40, 1, header="")
     (tmp_path / "one.csv").write_text('"the cat sat",cats\n"a cat run",cats\n')
     model, said = tune(bert_folder, train=train, valid=tmp_path / "one.csv", **{"train.steps": 1})
-    assert said[0].startswith(f"{train}: text #0, label #1, by what")
+    assert said[0].startswith(f"{train}: text #0, label #1, guessed from")
     assert model.evaluate(tmp_path / "one.csv")[0].count == 2
 
 
@@ -152,12 +152,12 @@ def test_uneven_classes_are_said_with_the_share_of_the_largest(bert_folder: Path
     rows = [f"{text}\t{'rare' if i % 10 == 0 else 'usual'}" for i, text in enumerate(texts(50, 3))]
     (tmp_path / "a.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     _, said = tune(bert_folder, train=tmp_path / "a.tsv", **{"train.steps": 1})
-    (uneven,) = [line for line in said if line.startswith("uneven")]
-    assert uneven.startswith("uneven classes: usual 45, rare 5; always saying 'usual' is right for 90%")
+    (uneven,) = [line for line in said if line.startswith("imbalanced")]
+    assert uneven.startswith("imbalanced classes: usual 45, rare 5; always predicting 'usual' is 90% accurate")
     even = [f"{text}\t{i % 2}" for i, text in enumerate(texts(50, 3))]
     (tmp_path / "b.tsv").write_text("\n".join(["text\tlabel", *even]) + "\n")
     _, said = tune(bert_folder, train=tmp_path / "b.tsv", **{"train.steps": 1})
-    assert not [line for line in said if line.startswith("uneven")]
+    assert not [line for line in said if line.startswith("imbalanced")]
 
 
 def test_each_class_is_held_out_and_no_text_is_on_both_sides(bert_folder: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ BAD = {  # a good file, rows that cannot be used, and why
     "classify": (
         ["text\tlabel", "the cat\ta", "a dog\tb", "a mat\ta", "the mat\tb"],
         ["the dog\tc", "\ta", "the cat", "a cat\t"],
-        ["the label 'c' is not among those of training (a, b)", "the text is empty", "1 cell where the header has 2",
+        ["the label 'c' does not occur in training (a, b)", "the text is empty", "1 cell where the header has 2",
          "the label is empty"],
         "tsv",
     ),
@@ -199,7 +199,7 @@ BAD = {  # a good file, rows that cannot be used, and why
             {"tokens": ["a"], "tags": ["B-Y"]}, {"tokens": ["a", "b"], "tags": ["O"]}, {"tokens": [" "], "tags": ["O"]},
             {"tokens": ["a"]},
         )],
-        ["the tag 'B-Y' is not among those of training (O, B-X)", "2 words, but 1 tags", "a word is empty",
+        ["the tag 'B-Y' does not occur in training (O, B-X)", "2 words, but 1 tags", "a word is empty",
          "the row has no column 'tags'"],
         "jsonl",
     ),

@@ -71,7 +71,7 @@ def test_a_model_learns_to_say_nothing_and_its_folder_tells(trained: tuple[Path,
     model = qkv.load(folder, device="cpu")
     assert (model.no_answer, config(folder)["no_answer"]) == (True, True)
     assert model.no_answer_threshold == config(folder)["no_answer_threshold"] != 0
-    assert said[-1].endswith(f"of the best span is above {model.no_answer_threshold:.2f}")
+    assert said[-1].endswith(f"of the best span by more than {model.no_answer_threshold:.2f}")
     rows = made(100, 2)
     found = model.answer([row["question"] for row in rows], [row["context"] for row in rows])
     right = [one.text == (row["answers"]["text"] or [""])[0] for one, row in zip(found, rows, strict=True)]
@@ -147,7 +147,7 @@ def test_validation_of_one_kind_chooses_nothing(bert_folder: Path, tmp_path: Pat
     valid = write(tmp_path / "b.jsonl", made(20, 2, unanswerable=False))
     model, said = tune(bert_folder, train=train, valid=valid, **{"train.steps": 1})
     assert (model.no_answer, model.no_answer_threshold) == (True, 0.0)
-    assert said[-1] == "no threshold for empty answers is chosen: validation needs questions with and without one"
+    assert said[-1] == "no-answer threshold not set: validation needs questions with and without an answer"
 
 
 def test_no_context_of_validation_is_read_in_training(tmp_path: Path) -> None:

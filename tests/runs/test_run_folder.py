@@ -129,7 +129,7 @@ def test_a_foreign_folder_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
 def test_changed_data_is_refused_by_name(root: Path, name: str) -> None:
     data = (root / name).read_bytes()
     (root / name).write_bytes(data.replace(b"a", b"b", 1))
-    with pytest.raises(UsageError, match=rf"{name} has changed since the run began"):
+    with pytest.raises(UsageError, match=rf"{name} has changed since the run started"):
         train(recipe_of(root), resume=True)
     (root / name).write_bytes(data)  # another time of change, the same bytes
     train(recipe_of(root), resume=True)
@@ -226,12 +226,12 @@ def test_every_kind_of_input_is_known_again(tmp_path: Path) -> None:
     for name in ("images/cat/1.png", "c.gz", "b.txt"):
         before = (data / name).read_bytes()
         (data / name).write_bytes(before + b"x")
-        with pytest.raises(UsageError, match="has changed since the run began"):
+        with pytest.raises(UsageError, match="has changed since the run started"):
             check()
         (data / name).write_bytes(before)
         check()
     (data / "new.txt").write_text("x")
-    with pytest.raises(UsageError, match=r"new\.txt was not there when the run began"):
+    with pytest.raises(UsageError, match=r"new\.txt did not exist when the run started"):
         check()
     (data / "new.txt").unlink()
     (data / "b.txt").unlink()

@@ -169,7 +169,7 @@ def test_what_decides_a_number_may_not_change_on_resuming(tmp_path: Path, files:
     train("translate", tmp_path / "run", files)
     before = (tmp_path / "run" / "recipe.toml").read_text()
     for change in ("train.seed=7", "train.tokens=99", "data.max_length=9", "model.set.dropout=0.3", "train.ema=0.5"):
-        with pytest.raises(UsageError, match=r"is another recipe \("):
+        with pytest.raises(UsageError, match=r"differs from this recipe \("):
             train("translate", tmp_path / "run", files, change, resume=True)
     assert (tmp_path / "run" / "recipe.toml").read_text() == before
     (tmp_path / "run" / "recipe.toml").write_text("steps = ")
@@ -240,9 +240,9 @@ def test_with_patience_the_folder_holds_the_best_weights(tmp_path: Path, files: 
 
 def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str]]) -> None:
     train("translate", tmp_path / "run", files)
-    with pytest.raises(UsageError, match="holds a run already: go on with --resume"):
+    with pytest.raises(UsageError, match="already holds a run: use --resume"):
         train("translate", tmp_path / "run", files)
-    with pytest.raises(UsageError, match=r"is another recipe \(it has 'lr = 0.001', now 'lr = 0.1'\)"):
+    with pytest.raises(UsageError, match=r"differs from this recipe \(it has 'lr = 0.001', this one has 'lr = 0.1'\)"):
         train("translate", tmp_path / "run", files, "optim.lr=0.1", resume=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious").write_text("x")
@@ -281,7 +281,7 @@ def test_a_run_that_never_began_leaves_nothing(files: dict[str, list[str]], tmp_
 def test_a_text_shorter_than_a_window_is_said(files: dict[str, list[str]], tmp_path: Path) -> None:
     short = tmp_path / "short.txt"
     short.write_text("A few words.\n")
-    with pytest.raises(UsageError, match=r"the valid text has \d+ tokens, fewer than one window of 16: give more text"):
+    with pytest.raises(UsageError, match=r"the valid text has \d+ tokens, fewer than one window of 16: use more text"):
         train("pretrain-bert", tmp_path / "run", files, f"data.valid=[{short}]")
     assert not (tmp_path / "run").exists()
 
@@ -335,7 +335,7 @@ def test_a_question_longer_than_its_window_is_cut_and_said(tmp_path: Path, start
     changes = [f"model.init={start}", f"data.train=[{tmp_path / 'long.json'}]", "data.held_out=0.3", "train.steps=1"]
     said: list[str] = []
     run_recipe(read_recipe("answer", [*changes, f"out={tmp_path / 'run'}"], debug=True), device="cpu", say=said.append)
-    assert any("questions are longer than half of 32 tokens and were cut" in line for line in said)
+    assert any("questions are longer than half of 32 tokens and were truncated" in line for line in said)
 
 
 def test_a_run_goes_on_with_the_stores_it_began_with(

@@ -88,9 +88,9 @@ def test_resuming_what_is_done_says_it_again_and_runs_nothing(
     monkeypatch.setattr(module, "run_recipe", lambda *_, **__: pytest.fail("nothing is left to run"))
     again, repeated = go(recipe(bert_folder, files, out), resume=True)
     assert (again, repeated) == (outcome, said[-1:])
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="already holds a run"):
         go(recipe(bert_folder, files, out))
-    with pytest.raises(UsageError, match="is another recipe"):
+    with pytest.raises(UsageError, match="differs from this recipe"):
         go(recipe(bert_folder, files, out, "train.seed=9"), resume=True)
 
 

@@ -93,6 +93,6 @@ def test_a_model_without_the_head_is_refused_before_anything_starts(tmp_path: Pa
     rows = ["the cat sat\tz", "a dog run\ta"] * 20
     (tmp_path / "t.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     asked = small("classify", tmp_path / "second", tmp_path / "t.tsv", f"model.init={tmp_path / 'first'}")
-    with pytest.raises(UsageError, match="needs a model with the head classify, and this family has no such head"):
+    with pytest.raises(UsageError, match="needs a model with the head classify, which this family does not have"):
         run_recipe(asked, device="cpu", say=lambda _: None)
     assert not (tmp_path / "second").exists()

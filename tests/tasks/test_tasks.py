@@ -256,15 +256,15 @@ def test_next_sentences_train_to_a_folder_that_transformers_reads(files: Made, t
 
 def test_texts_without_pairs_are_refused(files: Made, tmp_path: Path) -> None:
     lines = [files["one-liners.txt"]]
-    with pytest.raises(UsageError, match="has no document of two sentences, which pairs need"):
+    with pytest.raises(UsageError, match="has no document with two sentences, as pairs need"):
         made("pretrain-bert", tmp_path / "a", lines, "objective.next_sentence=true", "data.short=0")
-    with pytest.raises(UsageError, match=r"pairs of sentences need 5 tokens or more, got data.max_length 4"):
+    with pytest.raises(UsageError, match=r"sentence pairs need at least 5 tokens, got data.max_length 4"):
         made("pretrain-bert", tmp_path / "b", [files["blocks.txt"]], *PAIRED, "data.max_length=4")
-    with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
+    with pytest.raises(UsageError, match="need a model with num_segments = 2, but this one has 1"):
         made("pretrain-bert", tmp_path / "c", [files["blocks.txt"]], *PAIRED, "model.set.num_segments=1")
     whole = (*PAIRED, "data.unit=file", f"data.valid={files['text.en']}")
     _, one = made("pretrain-bert", tmp_path / "d", [files["text.en"]], *whole)
-    with pytest.raises(UsageError, match="needs two documents or more with two sentences each, and the train"):
+    with pytest.raises(UsageError, match="needs at least two documents with two sentences each, but the train"):
         one.task.collate(one.train, one.context)
     with pytest.raises(UsageError, match="rate takes a number, got 'much'"):
         made("pretrain-bert", tmp_path / "e", [files["blocks.txt"]], "objective.rate=much")
@@ -292,7 +292,7 @@ def test_electra_asks_nothing_about_pairs_and_needs_two_segments(files: Made, tm
     with pytest.raises(UsageError, match=r"unknown key of ReplacedSettings 'objective.next_sentence'"):
         made("pretrain-electra", tmp_path / "a", [files["blocks.txt"]], *PAIRED)
     changes = ("objective.pairs=true", *PAIRED[1:], "model.set.num_segments=1")
-    with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
+    with pytest.raises(UsageError, match="need a model with num_segments = 2, but this one has 1"):
         made("pretrain-electra", tmp_path / "b", [files["blocks.txt"]], *changes)
     with pytest.raises(UsageError, match=r"data.short is for packed windows .*, not for replaced with these settings"):
         made("pretrain-electra", tmp_path / "c", [files["blocks.txt"]], "objective.pairs=true")
@@ -348,7 +348,7 @@ def test_denoising_trains(preset: str, files: Made, tmp_path: Path) -> None:
 
 
 def test_repairs_need_a_decoder_and_a_mask(files: Made, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs an encoder and a decoder"):
+    with pytest.raises(UsageError, match="needs an encoder-decoder"):
         made("pretrain-bert", tmp_path / "a", [files["text.en"]], "task=denoise", "objective={}", "model.set={}")
     translator = tmp_path / "translator"
     run(recipe_of("translate", translator, [files["text.en"], files["text.fr"]], "train.steps=1"))
@@ -475,7 +475,7 @@ def test_a_reader_of_a_mixture_knows_whether_an_answer_may_be_missing(
 
 def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -> None:
     changes = (*MIX, "objective.mix.masked.pairs=true", "model.set.num_segments=1")
-    with pytest.raises(UsageError, match="need a model with num_segments = 2, and this one has 1"):
+    with pytest.raises(UsageError, match="need a model with num_segments = 2, but this one has 1"):
         made("pretrain-bert", tmp_path / "run", [files["blocks.txt"], files["table.tsv"]], *changes)
 
 
@@ -483,14 +483,14 @@ def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -
     ("change", "message"),
     [
         ("objective.mix.mask.weight=1", "unknown part of a mixture 'mask'; did you mean 'masked'"),
-        ("objective.mix.masked.weight=-1", "objective.mix.masked.weight must be a number from 0 up, got -1"),
+        ("objective.mix.masked.weight=-1", "objective.mix.masked.weight must be a number of at least 0, got -1"),
         ("objective.mix.classify.head2=a", "unknown key of Classify 'objective.head2'"),
         ("objective.rate=0.1", "unknown key of a mixture's objective 'rate'"),
-        ("data.mix.masked.files=text", "data.mix.masked.files fits none of"),
+        ("data.mix.masked.files=text", "data.mix.masked.files matches none of"),
         ("data.mix.masked.files=3", "data.mix.masked.files takes file names or patterns"),
         ("data.mix.masked.held_out=0.5", "unknown key of data.mix 'held_out'"),
         ("data.mix.causal.files=[blocks.txt]", "they must name the same parts"),
-        ("data.mix={}", "a mixture names its parts in data.mix: a table for any of translate, "),
+        ("data.mix={}", "a mixture needs a table for each part in data.mix; parts can be translate, "),
     ],
 )
 def test_mixtures_that_cannot_be_are_refused(change: str, message: str, files: Made, tmp_path: Path) -> None:
@@ -601,7 +601,7 @@ def test_texts_to_classify_can_be_dropped_too(files: Made, tmp_path: Path) -> No
     pairs = Path(files["table.tsv"]).with_name("pairs.tsv")
     pairs.write_text("a\tb\tlabel\n" + "one\ttwo\tx\nthree\tfour\ty\n" * 20)
     named = ("data.text=a", "data.second=b", "data.label=label")
-    with pytest.raises(QkvError, match=r"pairs.tsv:\d+: data.dropout is for single texts, and this is a pair"):
+    with pytest.raises(QkvError, match=r"pairs.tsv:\d+: data.dropout is for single texts, but this is a pair"):
         made("classify", tmp_path / "pairs", [str(pairs)], *changes, *named)
 
 

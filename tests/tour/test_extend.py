@@ -27,7 +27,7 @@ SAID = {
     "own_objective": "focal loss",
     "own_task": "order accuracy 1.000",
     "own_metric": "balanced-accuracy 1.000",
-    "own_position": "the order of two tokens moves the third state",
+    "own_position": "swapping two tokens changes the third state",
     "own_family": "conv: ['pos', 'neg']",
 }
 
@@ -130,7 +130,7 @@ def test_batches_and_a_model_of_your_own(tmp_path: Path) -> None:
     assert seen == [10, 20, 30, 40]
     assert (tmp_path / "run" / "model.safetensors").is_file()
     assert not (tmp_path / "run" / "config.json").exists()
-    with pytest.raises(UsageError, match=r"batches of your own have no epochs: set train\.steps"):
+    with pytest.raises(UsageError, match=r"your own batches have no epochs: set train\.steps"):
         qkv.train("classify", batches=batches, model=Net(), changes={**changes, "train.steps": 0}, say=lambda _: None)
     with pytest.raises(UsageError, match="task takes a subclass or an instance of"):
         qkv.train("classify", task="classify", changes=changes, say=lambda _: None)  # type: ignore[arg-type]

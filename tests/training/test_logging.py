@@ -80,7 +80,7 @@ def test_resuming_goes_on_with_the_same_run_and_a_new_start_does_not(wandb: Stan
 def test_without_a_network_the_numbers_stay_in_the_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = StandIn(broken=("online",))
     monkeypatch.setitem(sys.modules, "wandb", module)
-    with pytest.warns(UserWarning, match=r"cannot be reached \(no network\): .*wandb keeps the numbers"):
+    with pytest.warns(UserWarning, match=r"cannot be reached \(no network\): metrics are kept in .*wandb"):
         log = RunLog(tmp_path, LogConfig(track="wandb", online=True))
     log.write(3, loss=1.0)
     assert [asked["mode"] for asked in module.asked] == ["online", "offline"]
@@ -96,7 +96,7 @@ def test_online_where_there_is_a_network(wandb: StandIn, tmp_path: Path) -> None
 def test_a_tracker_that_cannot_begin_leaves_the_numbers_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "wandb", StandIn(broken=("online", "offline")))
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
-    with pytest.raises(QkvError, match="Weights & Biases cannot begin a run: no network"):
+    with pytest.raises(QkvError, match="Weights & Biases cannot start a run: no network"):
         RunLog(tmp_path, WANDB)
     assert lines(tmp_path) == [{"step": 1, "loss": 2.0}]
 

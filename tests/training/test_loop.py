@@ -110,7 +110,7 @@ def test_several_in_a_row_roll_back_with_a_lower_rate(tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_be_saved_says_what_to_change(tmp_path: Path) -> None:
-    with pytest.raises(QkvError, match=r"not finite since step .* lower optim\.lr"):
+    with pytest.raises(QkvError, match=r"not been finite since step .* lower optim\.lr"):
         train(job(tmp_path, objective=Sick(set(range(8, 10_000)))), CONFIG, OPTIM)
 
 

@@ -29,7 +29,7 @@ def glue(
     ] = None,
     out: Annotated[str, typer.Option(help="Where to keep runs and scores.")] = "runs/glue",
     epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 3,
-    seeds: Annotated[int, typer.Option(help="Runs per task, each with another seed.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Runs per task, each with a different seed.")] = 1,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE …", help="Change values of every recipe.")
     ] = None,

@@ -1,7 +1,7 @@
-"""The `qkv` command: answers go to standard output, progress and messages to standard error.
+"""The `qkv` command. Results go to standard output, progress and messages to standard error.
 
-Exit codes: 0 done; 1 failed, or a run that a signal stopped and that can be resumed; 2 wrong usage; 130 stopped with
-Ctrl-C, 143 by SIGTERM. A command parses, calls one function, prints.
+Exit codes: 0 done; 1 failed, or stopped by a signal and resumable; 2 wrong usage; 130 stopped with Ctrl-C; 143 stopped
+by SIGTERM. A command parses its arguments, calls one function and prints the result.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def translate(
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy search.")] = 4,
     nbest: Annotated[int, typer.Option(help="Translations per text, printed as number ||| text ||| score.")] = 1,
     length_penalty: Annotated[float, typer.Option(help="Higher values favour longer translations.")] = 1.0,
-    max_length: Annotated[int | None, typer.Option(help="The most tokens in the translation of a sentence.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Maximum tokens per translated sentence.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Start every translation with this text.")] = None,
     forbid: Annotated[
         list[str] | None, typer.Option(help="A word that must not occur; repeat the option for more.")
@@ -87,7 +87,7 @@ def translate(
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Translate each text: one line out for each line in, in the same order, as a stream."""
+    """Translate texts as a stream: one line of output per line of input, in the same order."""
     from qkv import predict
     from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
     from qkv.cli.translations import translate_lines
@@ -120,16 +120,16 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE …", help="Change values of the recipe; may be repeated."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     search: Annotated[bool, typer.Option("--search", help="Keep the best of three learning rates.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Count rows that cannot be used and go on.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="A run of seconds, to see that everything works.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count rows that cannot be used.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Run for a few seconds, as a quick test.")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Train a model from files to a folder, as a recipe says.
+    """Train a model with a recipe and write it to a folder.
 
-    Ctrl-C or SIGTERM saves the run, which then ends with exit code 1: go on with --resume. A second Ctrl-C stops it at
+    Ctrl-C or SIGTERM saves the run and ends it with exit code 1; continue it with --resume. A second Ctrl-C stops it at
     once with exit code 130.
     """
     from qkv.cli.lines import json_line
@@ -163,17 +163,17 @@ def evaluate(
     model: Annotated[str, MODEL],
     data: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help="Files with the answers; of images, a folder.", show_default=False),
+        typer.Argument(metavar="FILE…", help="Files with the answers; for images, a folder.", show_default=False),
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="How files are read: text, label, separator, unit, skip_bad."),
+        typer.Option("--set", metavar="KEY=VALUE", help="How to read files: text, label, separator, unit, skip_bad."),
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Score a model on files: each metric with its 95 % interval and its signature."""
+    """Score a model on files: each metric with its 95 % confidence interval and its signature."""
     from qkv import predict
     from qkv.cli.lines import json_line
     from qkv.evaluation.report import as_json as report
@@ -191,17 +191,17 @@ def evaluate(
 
 
 def run() -> None:
-    """Run the command line; an error is one sentence, never a traceback."""
+    """Run the command line. Errors are one sentence, never a traceback."""
     shortened = Counter[str]()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        if isinstance(message, Shortened):  # one line in the end, not one for each batch
+        if isinstance(message, Shortened):  # one line at the end instead of one per batch
             shortened[message.what] += message.cut
         else:
             print_message(message)
 
     warnings.showwarning = show
-    warnings.simplefilter("always", Shortened)  # the same number in two batches is not the same warning
+    warnings.simplefilter("always", Shortened)  # two batches may shorten the same number of texts
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
         with system_errors():
@@ -222,7 +222,7 @@ def run() -> None:
 
 
 class Terminated(BaseException):
-    """Somebody stopped the command; unfinished files are removed on the way out."""
+    """The command was stopped; unfinished files are removed on exit."""
 
 
 def _terminated(*_: object) -> None:
@@ -238,7 +238,7 @@ def _call() -> int:
     except KeyboardInterrupt:
         code = 130
     except OSError as error:
-        if error.filename is None and not isinstance(error, BrokenPipeError):  # files are written where they are named
+        if error.filename is None and not isinstance(error, BrokenPipeError):  # not about a named file
             raise QkvError(f"standard input or output failed: {reason_of(error)}") from None
         raise
     if code == 130:
@@ -252,7 +252,7 @@ def _say(message: str) -> None:
 
 
 def _drop_unwritten() -> None:
-    """Drop what could not be written, so that Python does not try again at its end."""
+    """Discard output that could not be written, so that Python does not try again on exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

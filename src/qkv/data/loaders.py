@@ -1,4 +1,4 @@
-"""Batches ahead of time: made by threads, delivered in order, the same with any number of them."""
+"""Prefetching: threads prepare batches and deliver them in order, with any number of threads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Loader(Generic[B]):
     """The batches of an order.
 
     Attributes:
-        sampler: says which rows.
-        collate: rows and a source of chance to a batch. It must depend on nothing else, and threads call it.
-        workers: threads; 0 makes each batch when it is asked for.
-        ahead: batches that are made before they are asked for.
-        epochs: where the order ends, or None for never. Of several processes some may then get one batch less; a loop
-            that must keep them in step leaves it None and stops by `sampler.fraction(position)`.
+        sampler: chooses the rows of each batch.
+        collate: maps rows and a random generator to a batch. It must be pure and thread-safe.
+        workers: threads. 0 prepares each batch on demand.
+        ahead: batches to prefetch.
+        epochs: the number of epochs, or None for an endless loader. In a distributed run, some processes may get one
+            batch less; to keep them in sync, use None and stop by `sampler.fraction(position)`.
     """
 
     sampler: Sampler
@@ -43,7 +43,7 @@ class Loader(Generic[B]):
                 raise UsageError(f"{name} must be at least {least}, got {value}")
 
     def iterate(self, position: int = 0) -> Generator[tuple[B, int], None, None]:
-        """Yield each batch from a position on, with the position after it. Closing the iterator ends the threads."""
+        """Yield batches from a position on, each with the position after it. Closing the iterator stops the threads."""
         if self.workers == 0:
             return ((self._make(pick), pick.next_position) for pick in self._picks(position))
         return self._iterate_ahead(position)

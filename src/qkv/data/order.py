@@ -1,7 +1,7 @@
-"""The order of the data: a pure function of seed and epoch, where a position is one integer.
+"""The order of the data: a pure function of the seed and the epoch. A position is one integer.
 
-Nothing here has a state. The batch at a position costs the same anywhere in an epoch, so resuming is exact and takes no
-time, and each of several processes knows the whole order.
+Nothing here has state. Computing a batch costs the same at any position of an epoch, so resuming is exact and instant,
+and every process of a distributed run knows the whole order.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from qkv.common.errors import UsageError
 Numbers = NDArray[np.int64]
 
 ROUNDS = 8
-FEWEST_BITS = 4  # with fewer, some orders of few numbers come up too often
+FEWEST_BITS = 4  # with fewer bits, some orders of small sets are too frequent
 MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
 
-BATCH_BITS = 24  # of a position, for the batch within its pool
+BATCH_BITS = 24  # bits of a position that number the batch in its pool
 POOL = 4096  # rows
-POOL_BATCHES = 32  # a pool's last batch is not full: this many keep what is lost small
+POOL_BATCHES = 32  # the last batch of a pool is not full; with this many batches, little is lost
 
 
 def mix(*numbers: int) -> int:
-    """Make one seed of several numbers, the same on every machine."""
+    """Combine several numbers into one seed, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(repr([int(n) for n in numbers]).encode(), digest_size=8).digest()) >> 1
 
 
 @dataclass(frozen=True)
 class Permutation:
-    """A pseudo-random order of 0 ... n - 1 that is computed, not stored.
+    """A pseudo-random permutation of 0 ... n - 1 that is computed, not stored.
 
-    A Feistel network (Luby and Rackoff, 1988) permutes the numbers below a power of two. A result that is not below n
-    goes through it again until it is, which is a permutation of the rest (cycle walking: Black and Rogaway, 2002).
+    A Feistel network (Luby and Rackoff, 1988) permutes the numbers below a power of two. It is applied repeatedly until
+    the result is below n, which gives a permutation of 0 ... n - 1 (cycle walking: Black and Rogaway, 2002).
     """
 
     n: int
     seed: int
 
     def __call__(self, places: NDArray[Any]) -> Numbers:
-        """Return what stands at some places of the order, each below n."""
+        """Return the numbers at some places of the permutation, each below n."""
         found = self._shuffled(places.astype(np.uint64))
         while (outside := np.flatnonzero(found >= self.n)).size:
             found[outside] = self._shuffled(found[outside])
@@ -69,10 +69,10 @@ class Pick(NamedTuple):
     """One batch of an order.
 
     Attributes:
-        rows: which rows. Shape: [B].
-        next_position: where the order goes on.
-        seed: for whatever is random in this batch.
-        epoch: which it belongs to, from 0.
+        rows: the rows of the batch. Shape: [B].
+        next_position: the position of the next batch.
+        seed: the seed for randomness in this batch.
+        epoch: the epoch of the batch, from 0.
     """
 
     rows: Numbers
@@ -88,17 +88,17 @@ class Sampler(Protocol):
         """Return the batch at a position; 0 is the first."""
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Sharded:
-    """An order dealt out to several processes.
+    """An order that is divided among several processes.
 
-    A position is that of a round of `world` batches of which each rank gets one, so it is the same for all ranks.
+    A position refers to a round of `world` batches, one per rank, so it is the same for all ranks.
     """
 
     seed: int
@@ -107,26 +107,26 @@ class _Sharded:
     world: int = 1
 
     def shard(self, rank: int, world: int) -> Self:
-        """Return the part of one process: batches rank, rank + world, ... of the same order."""
+        """Return the share of one process: batches rank, rank + world, ... of the same order."""
         if not 0 <= rank < world:
-            raise UsageError(f"rank {rank} does not exist among {world} processes (0 to {world - 1})")
+            raise UsageError(f"rank {rank} does not exist: {world} processes have the ranks 0 to {world - 1}")
         return dataclasses.replace(self, rank=rank, world=world)
 
 
 @dataclass(frozen=True, eq=False)
 class BucketSampler(_Sharded):
-    """Rows of like length, up to a budget of tokens; a longer row is a batch by itself.
+    """Batches of rows of similar length, up to a token budget; a longer row is a batch on its own.
 
-    An epoch is an order of all rows, cut into pools. A pool is sorted by length and cut into batches, and the batches
-    shuffled. A position is `(epoch * num_pools + pool) << 24 | batch`.
+    An epoch is a permutation of all rows, split into pools. Each pool is sorted by length and split into batches, which
+    are then shuffled. A position is `(epoch * num_pools + pool) << 24 | batch`.
 
     Attributes:
-        lengths: tokens of each row; only looked up, so it may be memory-mapped. Shape: [rows].
-        tokens: the budget of a batch.
-        seed: of the order.
-        pool: at most this many rows are sorted together; None for 4096, or more where batches are large.
-        max_sequences: at most this many rows in a batch.
-        shuffle: False leaves the rows in their own order before the pools are sorted, for evaluation.
+        lengths: tokens of each row. Values are read when needed, so it can be memory-mapped. Shape: [rows].
+        tokens: the token budget of a batch.
+        seed: the seed of the order.
+        pool: the maximum number of rows to sort together. If None, 4096, or more for large batches.
+        max_sequences: the maximum number of rows in a batch.
+        shuffle: if False, rows keep their order before the pools are sorted, for evaluation.
     """
 
     lengths: NDArray[Any]
@@ -138,20 +138,20 @@ class BucketSampler(_Sharded):
     def __post_init__(self) -> None:
         object.__setattr__(self, "lengths", np.asarray(self.lengths))
         if self.lengths.ndim != 1 or not len(self.lengths):
-            raise UsageError("there are no rows to take batches from")
+            raise UsageError("there are no rows to make batches from")
         for name in ("tokens", "pool", "max_sequences"):
             if (value := getattr(self, name)) is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, got {value}")
 
     @cached_property
     def num_pools(self) -> int:
-        """Pools of an epoch, all of the same size but for one row."""
+        """The number of pools in an epoch; their sizes differ by at most one row."""
         mean = max(1.0, float(self.lengths.mean()))
         size = self.pool or max(POOL, int(POOL_BATCHES * self.tokens / mean))
         return -(-len(self.lengths) // min(size, 1 << BATCH_BITS))
 
     def batch(self, position: int) -> Pick:
-        """Return the batch at a position, at the cost of sorting its pool (once for its batches in a row)."""
+        """Return the batch at a position. This sorts its pool, but only once for consecutive batches of a pool."""
         mine = self._after(position, self.rank)
         block, number = mine >> BATCH_BITS, mine & ((1 << BATCH_BITS) - 1)
         epoch, pool = divmod(block, self.num_pools)
@@ -159,11 +159,11 @@ class BucketSampler(_Sharded):
         return Pick(self._batches(block)[number].copy(), self._after(position, self.world), seed, epoch)
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
         return (position >> BATCH_BITS) // self.num_pools
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
         block, number = self._checked(position)
         return (block + number / len(self._batches(block))) / self.num_pools
 
@@ -182,11 +182,11 @@ class BucketSampler(_Sharded):
 
     @cached_property
     def _batches(self) -> Any:
-        # Not state: what is kept is what would be computed again. Few pools, so that memory does not grow.
+        # A cache, not state: it can always be recomputed. It holds few pools, so that memory does not grow.
         return lru_cache(maxsize=4)(self._cut)
 
     def _cut(self, block: int) -> list[Numbers]:
-        """Sort one pool by length and cut it into batches."""
+        """Sort one pool by length and split it into batches."""
         (epoch, pool), total = divmod(block, self.num_pools), len(self.lengths)
         rows = np.arange(pool * total // self.num_pools, (pool + 1) * total // self.num_pools)
         if self.shuffle:
@@ -202,13 +202,15 @@ class BucketSampler(_Sharded):
 
 @dataclass(frozen=True, eq=False)
 class WindowSampler(_Sharded):
-    """A fixed number of windows of a packed stream; the rest of an epoch is left out. A position counts batches.
+    """Batches with a fixed number of windows of a packed stream; leftover windows of an epoch are dropped.
+
+    A position counts batches.
 
     Attributes:
-        num_windows: in the stream.
-        windows: of a batch.
-        seed: of the order.
-        shuffle: False leaves the windows in the order of the stream.
+        num_windows: windows in the stream.
+        windows: windows in a batch.
+        seed: the seed of the order.
+        shuffle: if False, windows keep the order of the stream.
     """
 
     num_windows: int
@@ -217,11 +219,11 @@ class WindowSampler(_Sharded):
 
     def __post_init__(self) -> None:
         if not 1 <= self.windows <= self.num_windows:
-            raise UsageError(f"a batch of {self.windows} windows cannot be taken from {self.num_windows}")
+            raise UsageError(f"a batch cannot have {self.windows} windows: the stream has {self.num_windows}")
 
     @property
     def num_batches(self) -> int:
-        """Batches of an epoch."""
+        """The number of batches in an epoch."""
         return self.num_windows // self.windows
 
     def batch(self, position: int) -> Pick:
@@ -235,11 +237,11 @@ class WindowSampler(_Sharded):
         return Pick(rows, position + self.world, mix(self.seed, epoch, number), epoch)
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
         return position // self.num_batches
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
         return position / self.num_batches
 
 
@@ -252,7 +254,7 @@ def _hashed(x: NDArray[np.uint64], key: np.uint64, bits: int) -> NDArray[np.uint
 
 
 def _cuts(lengths: NDArray[Any], tokens: int, max_sequences: int | None) -> list[int]:
-    """Return where to cut sorted lengths so that no batch of two or more is over the budget."""
+    """Return where to split sorted lengths so that no batch of two or more rows exceeds the budget."""
     ends = np.cumsum(lengths, dtype=np.int64)
     cuts: list[int] = []
     start, before = 0, 0

@@ -1,10 +1,10 @@
-"""Document packing: fixed windows over all documents behind each other, cut where one document ends.
+"""Document packing: fixed windows over the concatenated documents, split at the ends of documents.
 
 documents    5 6 7 | 8 | 9 10 11 12
-windows of 3 5 6 7   8 | 9 10   11 12 ...   each of the same size, so the shapes of a step never change
+windows of 3 5 6 7   8 | 9 10   11 12 ...   all of the same size, so the shapes of a step never change
 pieces       5 6 7   8   9 10               each a sequence of its own: attention never crosses a document
 
-Attention in long windows costs more, and little of what is learned needs it: windows may be short first and long later.
+Attention in long windows costs more, and most training does not need it: windows can be short first and long later.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from qkv.data.order import Pick, WindowSampler
 from qkv.data.store import Store
 from qkv.data.store_writer import Array
 
-SHORT = 0.9  # of a run's batches, with short windows (Devlin et al. 2019, section A.2)
+SHORT = 0.9  # of a run's batches have short windows (Devlin et al. 2019, section A.2)
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The windows of a column. The tokens after the last whole window are left out.
+    """The windows of a column. Tokens after the last full window are dropped.
 
     Attributes:
-        store: the documents, one to a row.
-        column: which column.
-        length: tokens of a window.
+        store: the documents, one per row.
+        column: the column with the tokens.
+        length: tokens per window.
     """
 
     store: Store
@@ -52,11 +52,11 @@ class Windows:
         return np.split(values, np.cumsum(lengths)[:-1])
 
     def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-        """Return the tokens of some windows behind each other, and the lengths of their pieces."""
+        """Return the concatenated tokens of some windows, and the lengths of their pieces."""
         starts = self._starts(numbers)
         values = self.store.spans(self.column, starts, np.full_like(starts, self.length))
         inside, counts = self.store.borders(self.column, starts, starts + self.length)
-        # Borders counted from the first of these windows; an empty document begins where the next one does.
+        # Boundaries relative to the first of these windows; an empty document starts where the next one does.
         edges = np.arange(len(starts) + 1) * self.length
         cuts = np.union1d(edges, inside + np.repeat(edges[:-1] - starts, counts))
         return values, np.diff(cuts)
@@ -70,11 +70,11 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class TwoWindows:
-    """The same stream in short and in long windows: the long ones are counted on behind the short ones.
+    """The same stream in short and in long windows: the numbers of the long ones follow those of the short ones.
 
     Attributes:
-        short: windows of one length.
-        long: windows of another.
+        short: the short windows.
+        long: the long windows.
     """
 
     short: Windows
@@ -89,12 +89,12 @@ class TwoWindows:
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """An order of short windows first and of long ones later, their numbers being those of `TwoWindows`.
+    """Short windows first and long ones later, with the numbers of `TwoWindows`.
 
     Attributes:
         short: the order of the short windows.
-        long: that of the long ones.
-        switch: where long ones begin, or None for never: a position counts batches in both orders.
+        long: the order of the long windows.
+        switch: the position of the first long windows, or None for never; positions count batches in both orders.
     """
 
     short: WindowSampler
@@ -102,7 +102,7 @@ class Staged:
     switch: int | None = None
 
     def over(self, batches: int) -> Staged:
-        """Return the order for a run of so many batches."""
+        """Return the order for a run with a given number of batches."""
         return replace(self, switch=round(SHORT * batches))
 
     def batch(self, position: int) -> Pick:
@@ -114,11 +114,11 @@ class Staged:
         return Pick(rows, after, pick.seed, self.epoch_of(position))
 
     def epoch_of(self, position: int) -> int:
-        """Return the epoch that a position lies in, from 0."""
+        """Return the epoch of a position, from 0."""
         return int(self.fraction(position))
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs lie before a position."""
+        """Return the number of epochs before a position, as a fraction."""
         if self.switch is None or position < self.switch:
             return self.short.fraction(position)
         return self.short.fraction(self.switch) + self.long.fraction(position - self.switch)

@@ -1,7 +1,7 @@
-"""Rows of numbers in memory-mapped files: written once, checked by digests, never held in memory.
+"""Rows of numbers in memory-mapped files, written once and verified by digests. They are never loaded as a whole.
 
 rows           {"ids": [5, 6, 7]}  {"ids": []}  {"ids": [8]}
-ids.bin        5 6 7 8     all values behind each other
+ids.bin        5 6 7 8     all values, concatenated
 ids.offsets    0 3 3 4     row i holds the values offsets[i] ... offsets[i + 1] - 1
 manifest.json  the key, the columns, the number of rows, the SHA-256 of each file; written last
 """
@@ -23,17 +23,17 @@ from qkv.data.store_writer import CHUNK_ROWS, Array, Row, Writer
 
 BLOCK = 1 << 20  # offsets read at a time
 RESIDENT = 1 << 28  # bytes of one file that may stay mapped in this process
-FAULT = 1 << 17  # bytes that Linux maps for one that is read, about
-LONG = 160  # values; longer rows are copied one by one, which is then faster than a list of all their places
+FAULT = 1 << 17  # approximate number of bytes that Linux maps per page fault
+LONG = 160  # values; longer rows are copied one by one, which is faster than indexing each value
 
 
 class Store:
-    """A folder of ragged columns, read only. Made by `write`, `open` or `cached`.
+    """A read-only folder of ragged columns. Create one with `write`, `open` or `cached`.
 
     Attributes:
-        folder: where it lies.
-        key: what it was made from; another key means other rows.
-        columns: the names, in the order of the first row.
+        folder: the path of the folder.
+        key: identifies the input of the rows; a different key means different rows.
+        columns: the names of the columns, in the order of the first row.
     """
 
     def __init__(self, folder: Path, manifest: Mapping[str, Any], resident: int) -> None:
@@ -49,14 +49,14 @@ class Store:
 
     @staticmethod
     def write(folder: Path, rows: Iterable[Row], *, key: str, progress: Callable[[int], None] | None = None) -> Store:
-        """Write rows as they come. What stood in the folder stays whole until all of them are there.
+        """Write a stream of rows. An old store in the folder stays intact until all rows are written.
 
         Args:
-            folder: made where it is missing.
-            rows: the first one settles the columns; lists and arrays are flattened, a number is a row of one. Whole
-                numbers become int32, others float32, arrays of bytes uint8.
-            key: says what the rows were made from.
-            progress: told how many rows are written, now and then and at the end.
+            folder: the folder to write to, created if it does not exist.
+            rows: the first row determines the columns. Lists and arrays are flattened, and a number becomes one value.
+                Integers are stored as int32, floats as float32 and arrays of bytes as uint8.
+            key: identifies the input of the rows.
+            progress: called with the number of rows written, from time to time and at the end.
         """
         with disk.no_space(str(folder)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -75,17 +75,17 @@ class Store:
 
     @staticmethod
     def open(folder: Path, *, verify: bool = True, resident: int = RESIDENT) -> Store:
-        """Open a store; a file that is not as it was written is an error that names it.
+        """Open a store; raise an error that names the file if one has changed since it was written.
 
         Args:
-            folder: of a finished store.
+            folder: the folder of a complete store.
             verify: read every file and compare its digest. Sizes are always compared.
-            resident: about how many bytes of each file may stay in this process's memory. The system's own cache is
-                not touched.
+            resident: approximately how many bytes of each file may stay mapped in this process. The page cache of the
+                system is not affected.
         """
         manifest = read_manifest(folder)
         if manifest is None:
-            raise UsageError(f"{folder} holds no finished store: {MANIFEST} is missing")
+            raise UsageError(f"{folder} holds no complete store: {MANIFEST} is missing")
         for name, size, digest in files(manifest):
             check_file(folder / name, size, digest if verify else None)
         store = Store(folder, manifest, resident)
@@ -103,7 +103,7 @@ class Store:
         *,
         verify: bool = True,
     ) -> Store:
-        """Open the store in a folder if it has this key, else write it. Of several processes let one come first."""
+        """Open the store in a folder if it has this key, otherwise write it. Call it in one process first."""
         manifest = read_manifest(folder)
         if manifest is not None and manifest["key"] == key:
             return Store.open(folder, verify=verify)
@@ -118,7 +118,7 @@ class Store:
         return {name: self.gather(name, [number])[0] for name in self.columns}
 
     def rows(self, numbers: ArrayLike) -> list[dict[str, Array]]:
-        """Return some rows, in the order asked for."""
+        """Return some rows, in the given order."""
         columns = []
         for name in self.columns:
             values, lengths = self.gather(name, numbers)
@@ -126,12 +126,12 @@ class Store:
         return [dict(zip(self.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def gather(self, column: str, rows: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-        """Return the values of some rows behind each other, and the rows' lengths, as copies."""
+        """Return copies of the concatenated values of some rows, and of the rows' lengths."""
         starts, lengths = self.stretches(column, rows)
         return self.spans(column, starts, lengths), lengths
 
     def stretches(self, column: str, rows: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where some rows begin in the stream of a column, and their lengths."""
+        """Return the start of some rows in the stream of a column, and their lengths."""
         numbers = self._numbers(rows)
         _, offsets = self._column(column)
         starts = offsets.array[numbers]
@@ -140,7 +140,7 @@ class Store:
         return starts, lengths
 
     def spans(self, column: str, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Array:
-        """Return stretches of the stream behind each other, whatever rows they belong to, as a copy."""
+        """Return a copy of concatenated stretches of the stream, regardless of rows."""
         values, _ = self._column(column)
         if lengths.sum() > LONG * len(lengths):
             parts = zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -153,7 +153,7 @@ class Store:
     def borders(
         self, column: str, starts: NDArray[np.int64], stops: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find by bisection where rows begin inside stretches of the stream; return all, and how many in each."""
+        """Find the row starts inside stretches of the stream by bisection; return them and their number per stretch."""
         _, offsets = self._column(column)
         first, last = offsets.array.searchsorted(starts, "right"), offsets.array.searchsorted(stops, "left")
         inside: NDArray[np.int64] = offsets.array[_places(first, last - first)]
@@ -161,7 +161,7 @@ class Store:
         return inside, last - first
 
     def lengths(self, column: str) -> NDArray[np.int32]:
-        """Return the length of every row: four bytes a row, the only thing here that grows with the corpus."""
+        """Return the length of every row. At four bytes per row, this is all that grows in memory with the corpus."""
         _, offsets = self._column(column)
         lengths = np.empty(len(self), dtype=np.int32)
         for start in range(0, len(self), BLOCK):
@@ -171,7 +171,7 @@ class Store:
         return lengths
 
     def values(self, column: str) -> Array:
-        """Return the whole stream of a column, memory-mapped and read only."""
+        """Return the whole stream of a column, memory-mapped and read-only."""
         return self._column(column)[0].file
 
     def _column(self, name: str) -> tuple[_Map, _Map]:
@@ -188,7 +188,7 @@ class Store:
 
 
 def _places(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places `start ... start + length - 1` of each stretch, behind each other."""
+    """Return the concatenated indices `start ... start + length - 1` of each stretch."""
     ends = np.cumsum(lengths)
     places = np.repeat(starts - ends + lengths, lengths)
     places += np.arange(len(places))
@@ -196,9 +196,9 @@ def _places(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np
 
 
 class _Map:
-    """A memory-mapped file that gives its pages back to the system before they add up.
+    """A memory-mapped file that releases its pages to the system before they accumulate.
 
-    Pages of a file are the system's to reclaim, but they count as this process's memory while they are mapped.
+    The system can reclaim the pages of a file at any time, but they count as memory of this process while mapped.
     """
 
     def __init__(self, path: Path, dtype: str, resident: int) -> None:
@@ -208,7 +208,7 @@ class _Map:
         self._resident, self._mapped = resident, 0
 
     def touched(self, places: int, size: int) -> None:
-        """Say that `size` bytes in about `places` places were copied out."""
+        """Record that `size` bytes were copied from about `places` places."""
         self._mapped += places * FAULT + size
         if self._mapped > self._resident and self.array.nbytes > self._resident and hasattr(mmap, "MADV_DONTNEED"):
             self._mapped = 0

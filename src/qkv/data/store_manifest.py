@@ -1,4 +1,4 @@
-"""What lies in a store's folder: the manifest, the files it names, and the check that they are as they were written."""
+"""The manifest of a store: it lists the files and their digests, so that changed files are detected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFSETS = "<i8"
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return what the manifest says, or None where there is none."""
+    """Return the manifest, or None if there is none."""
     path = folder / MANIFEST
     try:
         data = path.read_bytes()
@@ -42,7 +42,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write the manifest; it is there as a whole or not at all."""
+    """Write the manifest atomically."""
     disk.replace_file(folder / MANIFEST, _said(manifest))
 
 
@@ -54,7 +54,7 @@ def files(manifest: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
 
 
 def check_file(path: Path, size: int, digest: str | None) -> None:
-    """Raise an error where a file is missing or has another size or, if one is given, another digest."""
+    """Raise an error if a file is missing or has the wrong size or, if one is given, the wrong digest."""
     if not path.is_file():
         raise damaged(path, "it is missing")
     if path.stat().st_size != size:
@@ -62,22 +62,22 @@ def check_file(path: Path, size: int, digest: str | None) -> None:
     if digest is not None:
         with path.open("rb") as handle:
             if hashlib.file_digest(handle, "sha256").hexdigest() != digest:
-                raise damaged(path, "its digest is not the one it was written with")
+                raise damaged(path, "its digest has changed")
 
 
 def check_names(columns: Iterable[str]) -> None:
-    """Raise an error where a column's name would lead its files out of the folder."""
+    """Raise an error for a column name that would put files outside the folder."""
     for name in columns:
         if not re.fullmatch(r"\w+", name, re.ASCII):
             raise UsageError(f"column {name!r} cannot name a file: letters, digits and _ are allowed")
 
 
 def damaged(path: Path, why: str) -> QkvError:
-    """Return the error for a file that is not as it was written."""
-    return QkvError(f"{path} is damaged: {why}; remove {path.parent} to make it again")
+    """Return the error for a file that has changed since it was written."""
+    return QkvError(f"{path} is damaged: {why}; remove {path.parent} to rebuild it")
 
 
 def _said(manifest: Mapping[str, Any]) -> bytes:
-    """The manifest as bytes, with a digest of itself."""
+    """Return the manifest as bytes, with its own digest."""
     digest = hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
     return (json.dumps({**manifest, "digest": digest}, indent=2) + "\n").encode()

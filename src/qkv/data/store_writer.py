@@ -1,4 +1,4 @@
-"""Rows to the files of a store: in chunks, digested as they are written, under other names until all is there."""
+"""Write the files of a store in chunks, with running digests, under temporary names until they are complete."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ Array: TypeAlias = NDArray[Any]
 Row: TypeAlias = Mapping[str, Sequence[int] | Sequence[float] | Array | int | float]
 
 CHUNK_ROWS, CHUNK_VALUES = 1024, 1 << 18  # written at a time
-PIECE = 1 << 16  # bytes of one system call
+PIECE = 1 << 16  # bytes per system call
 
 
 class NoRows(UsageError):
-    """There was nothing to store."""
+    """There are no rows to store."""
 
 
 class Writer:
-    """All columns while they are written."""
+    """Writes all columns of a store."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Writer:
         self._waiting = 0
 
     def add(self, row: Row) -> None:
-        """Take one row; the first one settles the columns."""
+        """Add one row; the first row determines the columns."""
         if not self._columns:
             self._begin(row)
         if row.keys() != self._columns.keys():
@@ -58,10 +58,10 @@ class Writer:
             self._flush()
 
     def publish(self, key: str) -> None:
-        """Write what waits and give the files their names.
+        """Write the remaining rows and rename the files to their final names.
 
-        An old manifest goes first and the new one comes last: without one there is no store, so a crash leaves no half
-        of one. Where another process wrote the same rows meanwhile, each file is replaced by its like.
+        The old manifest is removed first and the new one written last. A folder without a manifest is not a store, so a
+        crash cannot leave half of one. If another process wrote the same rows, its files are replaced by equal ones.
         """
         with disk.no_space(str(self.folder)):
             self._publish(self._finish(key), self._old())
@@ -77,7 +77,7 @@ class Writer:
         write_manifest(self.folder, manifest)
 
     def clean(self) -> None:
-        """Remove what was not published."""
+        """Remove unpublished files."""
         for file in self._files():
             file.handle.close()
             disk.remove(file.part)
@@ -107,7 +107,7 @@ class Writer:
     def _old(self) -> dict[str, Any] | None:
         try:
             return read_manifest(self.folder)
-        except QkvError:  # what is damaged is replaced
+        except QkvError:  # a damaged store is replaced
             return None
 
     def _files(self) -> list[_File]:
@@ -115,41 +115,41 @@ class Writer:
 
 
 class _Column:
-    """One column while it is written."""
+    """Writes one column."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self.values, self.offsets = _File(folder / f"{name}.bin"), _File(folder / f"{name}.offsets")
-        self.dtype = ""  # settled by the first row that is not empty
+        self.dtype = ""  # determined by the first row that is not empty
         self.rows = self.end = 0
         self.parts: list[Array] = []
 
     def add(self, value: Any) -> int:
-        """Take the column's part of one row and return its length."""
+        """Add the column's values of one row and return their number."""
         try:
             part = np.asarray(value).reshape(-1)
         except ValueError:  # lists of different lengths
             part = np.empty(1, dtype=object)
-        # numpy calls an empty list a list of floats; the smallest type changes no other.
+        # For numpy, an empty list has the type float; the smallest type does not affect the others.
         self.parts.append(part if part.size else np.empty(0, dtype=np.uint8))
         return part.size
 
     def flush(self) -> None:
-        """Write the parts that wait, as one array."""
+        """Write the buffered parts as one array."""
         if not self.parts:
             return
         self.dtype = self.dtype or next((_dtype(part) for part in self.parts if part.size), "")
         allowed = "iubf" if self.dtype == "float32" else "iub"
         for number, part in enumerate(self.parts):
             if part.dtype.kind not in allowed:
-                self._refuse(number, "whole numbers, like row 0" if part.dtype.kind == "f" else "numbers")
+                self._refuse(number, "integers, like row 0" if part.dtype.kind == "f" else "numbers")
         ends = np.cumsum([part.size for part in self.parts], dtype=OFFSETS)
         self.values.write(self._cast(np.concatenate(self.parts), ends))
         self.offsets.write(ends + self.end if self.rows else np.append(np.zeros(1, OFFSETS), ends))
         self.end, self.rows, self.parts = self.end + int(ends[-1]), self.rows + len(self.parts), []
 
     def described(self) -> dict[str, Any]:
-        """Say what was written."""
+        """Return the manifest entry of the column."""
         digests = {"bin": self.values.digest.hexdigest(), "offsets": self.offsets.digest.hexdigest()}
         return {"dtype": self.dtype or "int32", "values": self.end, **digests}
 
@@ -167,7 +167,7 @@ class _Column:
 
 
 class _File:
-    """A file under another name until it is published, digested as it is written."""
+    """A file with a temporary name until it is published, with a running digest."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -179,7 +179,7 @@ class _File:
         data = array.tobytes()
         self.digest.update(data)
         with disk.no_space(str(self.path)):
-            # Linux caches one large write as one large block, and a page fault then maps all of it.
+            # Linux caches one large write as one large block, and a page fault then maps the whole block.
             for start in range(0, len(data), PIECE):
                 piece = memoryview(data)[start : start + PIECE]
                 while piece:

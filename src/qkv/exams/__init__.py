@@ -1,1 +1,1 @@
-"""Exams: a model scored on files with the right answers."""
+"""Evaluation of a model on files with the correct answers."""

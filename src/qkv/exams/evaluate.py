@@ -1,4 +1,4 @@
-"""`qkv evaluate MODEL DATA`: the task that fits the model's heads scores it, as the data streams by."""
+"""`qkv evaluate MODEL DATA`: score a model with the task that fits its heads; the data is streamed."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def evaluate(
 
     Args:
         model: any model with a head that a task can score.
-        paths: files with the right answers.
-        data: how they are read; with `skip_bad`, rows that cannot be used are counted in a warning. A language model
-            reads windows of `short` or else `max_length` tokens; without `data`, of as many as it can.
-        progress: called with the number of examples that are done.
-        beam: the beam size of a translator, 4 if not given.
-        task: the task that scores the model; found by the model's family and heads if None.
-        ends: a language model predicts the end of each document too, as in training.
+        paths: files with the correct answers.
+        data: how to read the files. With `skip_bad`, a warning counts the rows that cannot be used. A language model
+            reads windows of `short` or, if it is 0, `max_length` tokens; without `data`, windows as long as it allows.
+        progress: called with the number of examples in each finished chunk.
+        beam: the beam size of a translator; 4 if None.
+        task: the task that scores the model. If None, it is chosen by the model's family and heads.
+        ends: whether a language model also predicts the end of each document, as in training.
     """
     kind = task or task_for(model)
     if beam is not None and not kind.decodes:
-        raise UsageError(f"a beam is for translators, and this {model.family} is none: leave it out")
+        raise UsageError(f"beam is for translators, and this {model.family} model is not one: leave it out")
     exam = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None), ends)
     scores = kind(kind.Settings(), data or kind.default_data(model)).score(exam)
     if exam.skipped.count:
@@ -54,4 +54,4 @@ def task_for(model: Model) -> type[Task]:
         if task.can_score(model):
             return task
     heads = ", ".join(sorted(getattr(model.config, "heads", ()))) or "none"
-    raise UsageError(f"no evaluation for a model with the heads {heads}")
+    raise UsageError(f"no task can evaluate a model with the heads {heads}")

@@ -1,4 +1,4 @@
-"""GLUE's nine tasks (Wang et al. 2019): how their files look, and which of them a folder holds."""
+"""The nine tasks of GLUE (Wang et al. 2019): their file formats, and how to find them in a folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from qkv.common.errors import UsageError, unknown
 
 @dataclass(frozen=True)
 class GlueTask:
-    """How GLUE's files of a task look, and what is reported.
+    """The file format and the metrics of a GLUE task.
 
     Attributes:
-        recipe: what it is learned with.
-        text: the column of the text, or of the first of a pair.
-        second: the column of the second.
-        label: the column of the class or the number.
-        metrics: names of scores, or of parts of them: f1[1] is F1 of the class 1.
-        dev: the files it is scored on; it is validated on the first.
+        recipe: the recipe for fine-tuning.
+        text: the column of the text, or of the first text of a pair.
+        second: the column of the second text.
+        label: the column of the class or number.
+        metrics: names of scores or of their parts: f1[1] is F1 of the class 1.
+        dev: the files to score; the first is also the validation set.
     """
 
     recipe: str
@@ -42,11 +42,11 @@ TASKS: dict[str, GlueTask] = {
     "WNLI": GlueTask("pairs", "sentence1", "sentence2", "label"),
 }
 ENDINGS = ("", ".gz", ".bz2", ".xz", ".zst")
-Files = tuple[str, list[str]]  # for training, for scoring
+Files = tuple[str, list[str]]  # training file, files to score
 
 
 def find_tasks(folder: str, tasks: Sequence[str], say: Callable[[str], None]) -> dict[str, Files]:
-    """Find the files of the tasks asked for, in the order of the table; what is not whole is said and left out."""
+    """Find the files of the given tasks, in the order of the table; incomplete tasks are reported and skipped."""
     asked = [_known(name) for name in tasks] or list(TASKS)
     if not Path(folder).is_dir():
         raise UsageError(f"{folder} is not a folder")
@@ -59,9 +59,9 @@ def find_tasks(folder: str, tasks: Sequence[str], say: Callable[[str], None]) ->
             found[name] = str(files[0]), [str(file) for file in files[1:]]
         elif tasks or any(files):
             missing = ", ".join(f"{stem}.tsv" for stem, file in zip(stems, files, strict=True) if file is None)
-            say(f"{name} is left out: {folder} has no {name}/{missing}")
+            say(f"skipping {name}: {folder} has no {name}/{missing}")
     if not found:
-        raise UsageError(f"{folder} holds none of {', '.join(asked)}: each is a folder with train.tsv and dev.tsv")
+        raise UsageError(f"{folder} holds none of {', '.join(asked)}: each task is a folder with train.tsv and dev.tsv")
     return found
 
 

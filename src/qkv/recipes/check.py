@@ -1,4 +1,4 @@
-"""Everything that makes a recipe impossible, found before anything heavy starts."""
+"""Check a recipe for errors before anything slow starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qkv.training.run import COMPILES
 from qkv.training.schedule import SCHEDULES
 from qkv.training.trackers import check_tracker
 
-LEAST = {  # numbers of a recipe that cannot be smaller
+LEAST = {  # minimum values
     "optim.lr": 0.0,
     "optim.clip": 0.0,
     "optim.warmup": 0.0,
@@ -36,34 +36,34 @@ LEAST = {  # numbers of a recipe that cannot be smaller
     "data.short": 0,
     "data.held_out": 0.0,
 }
-OPTIONAL = {  # keys that only some tasks understand: each task says which in `optional_keys`
-    "data.separator": "several labels of one example",
-    "data.dropout": "texts whose BPE merges can be left out",
+OPTIONAL = {  # keys that only some tasks support; each task lists its own in `optional_keys`
+    "data.separator": "several labels per example",
+    "data.dropout": "tasks that support BPE-dropout",
     "data.short": "packed windows",
-    "train.match_rates": "one class for each example",
+    "train.match_rates": "one class per example",
 }
-MOST = {"optim.layer_decay": 1.0, "data.held_out": 1.0}  # numbers that cannot be larger
+MOST = {"optim.layer_decay": 1.0, "data.held_out": 1.0}  # maximum values
 
 
 def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) -> None:
-    """Stop a recipe that cannot work, before anything heavy starts.
+    """Raise an error for a recipe that cannot run, before anything slow starts.
 
     Args:
-        recipe: as it was read.
-        task: a task of the caller's own instead of the recipe's.
-        reads_data: false where the caller brings batches of its own.
+        recipe: the recipe to check.
+        task: the caller's own task instead of the recipe's.
+        reads_data: False if the caller provides its own batches.
     """
     task = task or read_task(recipe.task, recipe.objective, recipe.data)
     if bool(recipe.model.preset) == bool(recipe.model.init):
-        raise UsageError("a recipe names either model.preset or model.init, one of the two")
+        raise UsageError("set exactly one of model.preset and model.init")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
     if recipe.model.init and not os.path.isdir(recipe.model.init):
         raise UsageError(f"model.init: {recipe.model.init} is not a folder")
     if reads_data and not recipe.data.train:
-        raise UsageError("data.train names no file: --set data.train=FILE")
+        raise UsageError("data.train is empty: set it with --set data.train=FILE")
     if not reads_data and not recipe.train.steps:
-        raise UsageError("batches of your own have no epochs: set train.steps")
+        raise UsageError("your own batches have no epochs: set train.steps")
     for paths in (recipe.data.train, recipe.data.valid, recipe.data.test):
         for path in paths:
             if not path.startswith(("phrasebook:", "hf:")):
@@ -94,7 +94,7 @@ def options_of(recipe: Recipe) -> frozenset[str]:
 
 
 def _check_options(recipe: Recipe, task: Task) -> None:
-    """Stop a key that means nothing for this task, and name the tasks that it is for."""
+    """Raise an error for a key that this task does not support, and name the tasks that do."""
     for key in sorted(options_of(recipe)):
         if not task.allows(key):
             able = ", ".join(name for name, other in TASKS.items() if key in other.optional_keys)

@@ -1,4 +1,4 @@
-"""Old names in recipes. They still work, with a warning that gives the new name."""
+"""Old names in recipes. They still work, but a warning gives the new name."""
 
 from __future__ import annotations
 

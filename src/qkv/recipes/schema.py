@@ -22,7 +22,7 @@ from qkv.training.trackers import LogConfig
 Say = Callable[[str], None]  # prints a line to the user
 
 SHIPPED = Path(__file__).parent
-DEEPEST = 32  # tables within tables
+DEEPEST = 32  # levels of nested tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; raise ValueError also for values that are valid in TOML but never in a recipe."""
+    """Parse TOML; also raise ValueError for values that are valid in TOML but not in a recipe."""
     try:
         raw = tomllib.loads(text)
     except RecursionError:
@@ -108,7 +108,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _check_values(value: Any, where: str, depth: int) -> None:
-    """Raise for numbers that are not finite or need more than 64 bits, and for deep nesting."""
+    """Raise ValueError for numbers that are not finite or need more than 64 bits, and for deep nesting."""
     if depth > DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, dict):

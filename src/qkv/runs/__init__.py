@@ -1,1 +1,1 @@
-"""From a recipe to a run: its folder, its data, training, search and fine-tuning."""
+"""Runs: from a recipe to a trained model, with search, fine-tuning and GLUE."""

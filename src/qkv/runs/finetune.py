@@ -1,4 +1,4 @@
-"""`qkv.finetune(folder, train="reviews.csv")`: from a model folder and a table to a model that answers."""
+"""`qkv.finetune(folder, train="reviews.csv")`: fine-tune a model folder on a table."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Files = PathName | Sequence[PathName] | None
 
 
 class FineTuned(Model):
-    """A model that was trained here: the verbs of its task, and `evaluate`.
+    """A fine-tuned model: the methods of its task, and `evaluate`.
 
     Attributes:
-        data: how its training files were read, so that others are read alike.
+        data: how the training files were read, so that other files are read in the same way.
     """
 
     def __init__(self, folder: Folder, data: DataConfig, *, device: str | None = None) -> None:
@@ -39,14 +39,14 @@ class FineTuned(Model):
         self.data = data
 
     def evaluate(self, *files: PathName, **changes: Any) -> list[Score]:
-        """Score it on files: each metric with its 95 % interval.
+        """Score the model on files: each metric with its 95 % confidence interval.
 
         Args:
-            files: with the right answers.
-            changes: keys of a recipe's [data] that differ from training, for example `label="stars"`.
+            files: files with the correct answers.
+            changes: keys of [data] that differ from training, for example `label="stars"`.
         """
         if not files:
-            raise UsageError("evaluate needs a file with the right answers")
+            raise UsageError("evaluate needs a file with the correct answers")
         return evaluate(self, [fspath(file) for file in files], override(self.data, changes), ends=True)
 
 
@@ -69,17 +69,17 @@ def finetune(
 
     Args:
         folder: the model to start from.
-        train: training files; the columns of a table are recognised.
-        task: a recipe's name: classify, pairs, regress, tag, answer, sentence-embeddings.
-        valid: validation files; where there are none, some training examples are held out.
-        test: files that are scored at the end.
+        train: training files. The columns of a table are detected.
+        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings.
+        valid: validation files. If None, some training examples are held out.
+        test: files to score at the end.
         epochs: passes over the data.
-        out: the run's folder. Without it nothing stays on disk: keep the model with its `save`.
-        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
-        search_rate: take the best of three learning rates.
-        resume: go on with a run in `out` that was stopped.
-        say: told what happens, line by line; standard error if None.
-        changes: any keys of a recipe, for example `**{"optim.lr": 1e-4}`.
+        out: the run's folder. If None, nothing is kept on disk; save the model with its `save` method.
+        device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
+        search_rate: try three learning rates and keep the best.
+        resume: continue a stopped run in `out`.
+        say: called with each line of progress; standard error if None.
+        changes: recipe keys to change, for example `**{"optim.lr": 1e-4}`.
     """
     tell = say or _to_standard_error
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
@@ -88,7 +88,7 @@ def finetune(
         recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
         outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
         if not outcome.finished:
-            more = "; go on with resume=True" if out else ""
+            more = "; continue with resume=True" if out else ""
             raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
         model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
     if recipe.data.test:

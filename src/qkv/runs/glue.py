@@ -1,8 +1,8 @@
-"""`qkv glue FOLDER`: fine-tunes and scores every GLUE task (Wang et al. 2019) that a folder holds.
+"""`qkv glue FOLDER`: fine-tune and score every GLUE task (Wang et al. 2019) in a folder.
 
     FOLDER/CoLA/train.tsv, dev.tsv ─► out/CoLA-1/ (a run for each seed) ─► out/glue.json (scores, task by task)
 
-What stands in glue.json is done and not done again.
+Tasks that are already in glue.json are skipped.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def glue(
     device: str | None = None,
     say: Say,
 ) -> Found:
-    """Fine-tune and score.
+    """Fine-tune and score a model on GLUE.
 
     Args:
-        folder: with a folder for each task, as GLUE is downloaded; files may be compressed.
-        model: a model folder, or a preset for first weights.
-        out: where runs and scores are kept.
-        tasks: some of them, or none for all that are there.
+        folder: the GLUE download, with one subfolder per task. Files may be compressed.
+        model: a model folder, or a preset to train from scratch.
+        out: where to keep runs and scores.
+        tasks: which tasks to run. If empty, all that the folder has.
         epochs: passes over the data.
-        seeds: runs of each task.
-        changes: of every recipe, by dotted keys.
-        device: as everywhere.
-        say: told what happens.
+        seeds: runs per task.
+        changes: changes to every recipe, by dotted keys.
+        device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
+        say: called with each line of progress.
 
     Returns:
         "model", "epochs", "changes", "scores" (task, metric, value of each seed) and "average".
@@ -76,7 +76,7 @@ def glue(
 
 
 def table(found: Found) -> str:
-    """Lay out the scores in the one line that people know, in percent, and with ± the spread over seeds."""
+    """Format the scores as one line in percent, with ± the standard deviation over seeds."""
     head, line = ["model"], [Path(found["model"]).name]
     for name, metrics in found["scores"].items():
         head.append(name)
@@ -90,17 +90,17 @@ def table(found: Found) -> str:
 
 
 def _run(recipe: Recipe, task: GlueTask, dev: Sequence[str], device: str | None, say: Say) -> dict[str, float]:
-    """Train once and score; a run that was cut off goes on."""
+    """Train once and score; resume a run that was stopped."""
     place = Path(recipe.out)
     outcome = run_recipe(recipe, resume=(place / "recipe.toml").is_file(), device=device, say=say)
     if not outcome.finished:
-        raise QkvError(f"stopped by {outcome.reason}: the same command goes on from there")
+        raise QkvError(f"stopped by {outcome.reason}: run the same command again to continue")
     model = load(place, device=device)
     scores: dict[str, float] = {}
     for name, path in zip(task.dev, dev, strict=True):
         values = _values(evaluate(model, [path], recipe.data))
         scores |= {m if name == task.dev[0] else f"{m} ({name.removeprefix('dev_')})": values[m] for m in task.metrics}
-    disk.remove(place / "checkpoints")  # nobody goes on with a run that is scored
+    disk.remove(place / "checkpoints")  # a scored run is never resumed
     return scores
 
 
@@ -110,7 +110,7 @@ def _values(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _recipe(task: GlueTask) -> Recipe:
-    # some lines of QQP lack a column in every copy: they are counted aloud
+    # every copy of QQP has lines with missing columns; they are skipped and counted
     columns = {"data.text": task.text, "data.second": task.second, "data.label": task.label, "data.skip_bad": True}
     return override(read_recipe(task.recipe), {**columns, "data.format": "tsv"})
 
@@ -124,16 +124,16 @@ def _start(model: str) -> dict[str, str]:
 
 
 def _kept(file: Path, asked: Found) -> dict[str, dict[str, dict[str, float]]]:
-    """Read what was scored before, by the same model in the same way."""
+    """Read earlier scores, which must come from the same model with the same settings."""
     if not file.is_file():
         return {}
     try:
         old = json.loads(file.read_text("utf-8"))
         same, scores = all(old[key] == asked[key] for key in asked), dict(old["scores"])
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise UsageError(f"{file} cannot be read ({error}): choose another place with --out") from None
+        raise UsageError(f"{file} cannot be read ({error}): choose another folder with --out") from None
     if not same:
-        raise UsageError(f"{file} holds scores of {old['model']} with other settings: choose another place with --out")
+        raise UsageError(f"{file} holds scores of {old['model']} with other settings: choose another folder with --out")
     return scores
 
 

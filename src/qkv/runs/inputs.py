@@ -1,8 +1,8 @@
-"""The files that a run reads, by their SHA-256: a run is resumed only with the files it began with.
+"""The SHA-256 of each file that a run reads: a run resumes only with the files it started with.
 
-Hashing reads every byte once, which is little beside tokenising them. On resuming, a file whose size and times are as
-they were is not read again. The time of the last change of a file's status cannot be set by hand; only a change within
-the tick of the clock in which the file was hashed could pass, so that young files are always read.
+Hashing reads every byte once, which is cheap compared to tokenising. When a run resumes, a file with the same size and
+times is not read again. The status change time (ctime) cannot be set by hand, so only a change within the clock tick
+in which the file was hashed could go unnoticed; recently changed files are therefore always read.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Entry = dict[str, Any]
 
 
 def check_inputs(folder: Path, recipe: Recipe) -> None:
-    """Write down the input files of a run that begins; stop one that is resumed with others."""
+    """Record the input files of a new run; raise an error if a resumed run has different ones."""
     file = folder / INPUTS
     try:
         old = disk.read_table(file, TABLE) if file.exists() else {}
     except StorageError as error:
-        raise QkvError(f"{error}; remove it to resume with the input files as they are now") from None
+        raise QkvError(f"{error}; remove it to resume with the current input files") from None
     with Bar("checking input files") as bar:
         found = {name: _entry(path, old.get(name)) for name, path in bar.each(_files(recipe))}
     if old:
@@ -45,18 +45,18 @@ def check_inputs(folder: Path, recipe: Recipe) -> None:
 
 
 def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> None:
-    again = f"resume {folder} with the files it began with, or train again in another folder"
+    again = f"resume {folder} with the files it started with, or train in another folder"
     for name in sorted(old.keys() | found.keys()):
         if name not in found:
             raise UsageError(f"{name} is missing: {again}")
         if name not in old:
-            raise UsageError(f"{name} was not there when the run began: {again}")
+            raise UsageError(f"{name} did not exist when the run started: {again}")
         if old[name]["sha256"] != found[name]["sha256"]:
-            raise UsageError(f"{name} has changed since the run began: {again}")
+            raise UsageError(f"{name} has changed since the run started: {again}")
 
 
 def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
-    """Give the name and place of what a run reads: files, or folders of images."""
+    """Yield the name and path of each input of a run: a file, or a folder of images."""
     for path in (*recipe.data.train, *recipe.data.valid):
         for name in () if path.startswith((HUB, "phrasebook:")) else expand([path]):
             place = stored_file(name)
@@ -69,7 +69,7 @@ def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
 
 
 def _entry(place: Path, old: Entry | None) -> Entry:
-    """Return the digest of a file or of all files of a folder, and the facts by which it need not be read again."""
+    """Return the digest of a file or folder, and the file facts that tell whether it must be read again."""
     now = time.time_ns()
     files = sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
     stats = [path.stat() for path in files]

@@ -1,4 +1,4 @@
-"""Parts of a run that the caller brings instead of the recipe's: a task, an objective, a model, batches."""
+"""Parts of a run that you can provide yourself: a task, an objective, a model, batches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Callback = Callable[[int, dict[str, float]], None]  # called with the step and t
 
 @dataclass(frozen=True)
 class Own:
-    """What the caller brings; None stands for what the recipe says.
+    """The parts that the caller provides; None means the recipe's own.
 
     Attributes:
-        task: a subclass of `Task`, made from the recipe's tables, or an instance.
-        objective: (model, batch) to losses, with `weights` and `counts(batch)` as in `qkv.objectives.parts.Objective`.
-        model: a module, or a function from the model config, which knows the vocabulary, to a module.
-        batches: from a data position to an endless stream of (batch, position after it).
-        valid_batches: the validation batches, from the first each time.
+        task: a subclass of `Task`, which is built from the recipe's tables, or an instance.
+        objective: maps (model, batch) to losses, with `weights` and `counts` as in `qkv.objectives.parts.Objective`.
+        model: a module, or a function from the model config (including the vocabulary size) to a module.
+        batches: maps a data position to an endless stream of (batch, position after it).
+        valid_batches: returns the validation batches, starting from the first on each call.
         callbacks: called with the step and the values of each line of metrics.jsonl.
     """
 

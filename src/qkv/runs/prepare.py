@@ -1,4 +1,4 @@
-"""What training needs, made from a recipe: tokenizer, model, and examples as numbers."""
+"""Prepare a run from its recipe: tokenizer, model and tokenised examples."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from qkv.tokenizers.training import train_tokenizer
 
 @dataclass(frozen=True)
 class Prepared:
-    """A recipe with everything made that training needs.
+    """Everything that training needs, built from a recipe.
 
     Attributes:
-        task: with what the recipe leaves open resolved.
-        context: what the task works with.
-        model: with first weights, or those of `model.init`.
-        folder: the run's.
-        train: the training store; of a mixture, one for each part by name.
-        valid: the validation store, likewise.
+        task: the task, with open settings resolved from the files.
+        context: the tokenizer, model config and other inputs of the task.
+        model: with random weights, or the weights of `model.init`.
+        folder: the run's folder.
+        train: the training store; for a mixture, the store of each part by name.
+        valid: the validation store, in the same form.
     """
 
     task: Task
@@ -49,7 +49,7 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> Prepared:
-    """Make tokenizer, model and data; what an earlier try has made is taken as it is."""
+    """Create the tokenizer, model and stores; reuse those of an earlier attempt."""
     own = own or Own()
     task = own.task_for(recipe)
     start = read_folder(recipe.model.init) if recipe.model.init else None
@@ -78,7 +78,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
 
 
 def reading(recipe: Recipe) -> DataConfig:
-    """Return how the files of a recipe were read, so that other files are read alike."""
+    """Return how the files of a recipe are read, so that other files are read in the same way."""
     task = read_task(recipe.task, recipe.objective, recipe.data).resolved(lambda _: None)
     return override(task.data, {"train": (), "valid": (), "test": ()})
 
@@ -86,7 +86,7 @@ def reading(recipe: Recipe) -> DataConfig:
 def model_config(
     recipe: Recipe, task: Task, tokenizer: TextTokenizer | None, facts: dict[str, Any], start: Folder | None
 ) -> Any:
-    """Fit a preset, or the config of `model.init`, to the task: heads, number of labels, vocabulary."""
+    """Adapt a preset, or the config of `model.init`, to the task: heads, number of labels, vocabulary."""
     base = start.config if start else catalogue.preset(recipe.model.preset)
     wanted: dict[str, Any] = {"heads": list(task.model_heads())} if task.model_heads() else {}
     if labels := facts.get("labels"):
@@ -100,9 +100,9 @@ def model_config(
 
 
 def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokenizer:
-    """Train a tokenizer on the training texts, once."""
+    """Train a tokenizer on the training texts, or return the one that the run has already trained."""
     if recipe.model.init:
-        raise UsageError(f"model.init: {recipe.model.init} has no tokenizer, and this task reads text")
+        raise UsageError(f"model.init: {recipe.model.init} has no tokenizer, but this task reads text")
     if (found := find_tokenizer(folder)) is not None:
         return found
     say(f"training a {recipe.tokenizer.kind} tokenizer")

@@ -2,8 +2,8 @@
 
     files ─► tokenizer ─► stores ─► model ─► loop ─► model folder
 
-Everything that can be wrong is found before anything heavy starts. A run's folder holds all of it: recipe.toml as
-resolved, the tokenised data, metrics.jsonl, checkpoints/, best/, energy.json, and the model folder itself.
+Errors in the recipe are found before anything slow starts. The run's folder holds everything: the resolved
+recipe.toml, the tokenised data, metrics.jsonl, checkpoints/, best/, energy.json, and the model folder itself.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from qkv.training.run import Job, check_compile
 def run_recipe(
     recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say, own: Own | None = None
 ) -> Outcome:
-    """Train what a recipe says, with parts of the caller's own where there are any."""
+    """Run a recipe, with the parts that the caller provides."""
     own = own or Own()
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
@@ -62,7 +62,7 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
         model = prepared.model.to(where).train()
         job = job_of(recipe, prepared, model, say, own)
     except BaseException:
-        if new:  # a run that never began leaves nothing, so that the next try can have its place
+        if new:  # remove a run that failed before its first step, so that you can start it again
             disk.remove(folder)
         raise
     examples = "" if prepared.train is None else f"{count_rows(prepared.train):,} examples, "
@@ -75,7 +75,7 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
 
 
 def finish_task(prepared: Prepared, device: str) -> None:
-    """Let the task finish the run's model and the one of its best validation."""
+    """Run the task's `after_training` on the final model and on the best validated one."""
     context = prepared.context
     for place in (prepared.folder, prepared.folder / "best"):
         if not (place / "config.json").is_file():
@@ -90,12 +90,12 @@ def finish_task(prepared: Prepared, device: str) -> None:
 def score_test(
     recipe: Recipe, *, device: str | None = None, progress: Callable[[int], None] | None = None
 ) -> list[Score]:
-    """Score the model that a recipe has trained on its test files."""
+    """Score the trained model of a recipe on the recipe's test files."""
     return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress, ends=True)
 
 
 def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: Own | None = None) -> Job:
-    """Make what the loop is given."""
+    """Create the inputs of the training loop."""
     own = own or Own()
     if own.batches is None:
         batches, total, valid = _batches(recipe, prepared)
@@ -123,7 +123,7 @@ def _batches(recipe: Recipe, prepared: Prepared) -> tuple[Any, int, Any]:
 
 
 def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
-    """Return what writes the model folder, or folders, of a task."""
+    """Return a function that writes the model folder or folders of a task."""
     task, context = prepared.task, prepared.context
 
     def write(module: nn.Module, where: Path) -> None:
@@ -137,14 +137,14 @@ def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
 
 
 def _weights_alone(module: nn.Module, where: Path) -> None:
-    """Write the weights of a module of the caller's own, which no config describes."""
+    """Write the weights of the caller's own module, which has no config."""
     where.mkdir(exist_ok=True)
     for name, data in with_digests({WHOLE: weight_bytes(module.state_dict())}).items():
         disk.replace_file(where / name, data)
 
 
 def _limited(tokenizer: TextTokenizer | None, task: Task, config: Any) -> TextTokenizer | None:
-    """Let a model that reads whole texts remember how long its training texts were."""
+    """Store the length limit of training in the tokenizer, for tasks that read whole texts."""
     longest = task.data.max_length
     if tokenizer is None or not task.keeps_length:
         return tokenizer

@@ -1,9 +1,9 @@
-"""A run's folder: a new one, or one to resume whose recipe and input files give the same numbers.
+"""The folder of a run: a new one, or one to resume with the same recipe and input files.
 
-.lock           the process that trains here; the system lets go of it when that process ends
-recipe.toml     the recipe, as resolved
+.lock           the process that trains here; the system releases the lock when the process ends
+recipe.toml     the resolved recipe
 inputs.json     the SHA-256 of the files that the run reads
-tokenizer/      the tokenizer that was trained, with a manifest
+tokenizer/      the trained tokenizer, with a manifest
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from qkv.training.trackers import LogConfig
 LOCK = ".lock"
 RECIPE = "recipe.toml"
 
-# What may change when a run goes on; a recipe is compared with these values in it.
+# Keys that may change when a run resumes; recipes are compared with these values filled in.
 FREE: dict[str, Any] = {
     "out": "",
     "log": LogConfig(),
@@ -42,7 +42,7 @@ FREE: dict[str, Any] = {
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder while a run is made in it; a second run is refused with the process id of the first."""
+    """Lock a folder during a run; a second run gets an error with the process id of the first."""
     with disk.no_space(str(folder)):
         made = not folder.exists()
         disk.plain_folder(folder).mkdir(parents=True, exist_ok=True)
@@ -54,35 +54,35 @@ def held(folder: Path) -> Iterator[None]:
             (folder / LOCK).unlink(missing_ok=True)
         os.close(handle)
         if made:
-            with suppress(OSError):  # it holds something, as it should
+            with suppress(OSError):  # not empty, which is the normal case
                 folder.rmdir()
 
 
 def claim(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) -> bool:
-    """Take a run's folder: a new one (true), or one to resume whose recipe, kept by `name`, gives the same numbers."""
+    """Set up the folder of a new run (True), or of a resumed run whose recipe, in the file `name`, is the same."""
     file = folder / name
     new = not file.is_file()
     if not new and not resume:
-        raise UsageError(f"{folder} holds a run already: go on with --resume, or choose another place with --set out=…")
+        raise UsageError(f"{folder} already holds a run: use --resume, or choose another folder with --set out=…")
     if new and folder.exists() and not all(path.name == LOCK or disk.is_left(path) for path in folder.iterdir()):
-        raise UsageError(f"{folder} is not empty and holds no run: choose another place with --set out=…")
+        raise UsageError(f"{folder} is not empty and holds no run: choose another folder with --set out=…")
     if not new and (old := _deciding(read_recipe(str(file)))) != (now := _deciding(recipe)):
         changed = _first_difference(old, now)
-        raise UsageError(f"{file} is another recipe ({changed}): resume with the recipe the run began with")
+        raise UsageError(f"{file} differs from this recipe ({changed}): resume with the recipe the run started with")
     with disk.no_space(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         disk.sweep(folder)
         disk.replace_file(file, to_toml(recipe).encode())
         _seal_tokenizer(folder)
-    if name == RECIPE:  # a search leaves its files to the runs that it makes
+    if name == RECIPE:  # the runs of a search check the files themselves
         check_inputs(folder, recipe)
     return new
 
 
 def find_tokenizer(folder: Path) -> TextTokenizer | None:
-    """Return the tokenizer that the run has trained, or None for a run that has none yet.
+    """Return the tokenizer that the run has trained, or None if it has none yet.
 
-    Another tokenizer would give every token another number, so that one which was changed or lost cannot be replaced.
+    A new tokenizer would assign different ids to the tokens, so a changed or lost tokenizer is an error.
     """
     kept = folder / "tokenizer"
     if not kept.exists() and not steps(folder / "checkpoints"):
@@ -93,20 +93,20 @@ def find_tokenizer(folder: Path) -> TextTokenizer | None:
 
 
 def keep_tokenizer(folder: Path, tokenizer: TextTokenizer) -> None:
-    """Keep the tokenizer that the run has trained."""
+    """Save the trained tokenizer in the run's folder."""
     with disk.no_space(str(folder / "tokenizer")):
         disk.replace_folder(folder / "tokenizer", tokenizer.files(), manifest=True)
 
 
 def _seal_tokenizer(folder: Path) -> None:
-    """Give the tokenizer of a run that an earlier version began a manifest; that version wrote no inputs.json."""
+    """Add a manifest to the tokenizer of a run that an earlier version started, which wrote no inputs.json."""
     kept = folder / "tokenizer"
     if kept.is_dir() and not (folder / "inputs.json").exists() and not (kept / disk.MANIFEST).exists():
         disk.seal(kept)
 
 
 def _locked(folder: Path) -> int:
-    """Lock a folder by a file in it and return the open file."""
+    """Lock a folder through a file in it and return the file descriptor."""
     while True:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -117,23 +117,23 @@ def _locked(folder: Path) -> int:
             raise UsageError(
                 f"{folder} is in use by another run (process {process or 'unknown'}): wait for it or stop it"
             ) from None
-        except OSError as error:  # some network file systems have no locks
-            warnings.warn(f"{folder} cannot be locked ({reason_of(error)}): start no second run there", stacklevel=2)
+        except OSError as error:  # some network file systems do not support locks
+            warnings.warn(f"{folder} cannot be locked ({reason_of(error)}): start only one run there", stacklevel=2)
         with suppress(OSError):
             if os.path.samestat(os.fstat(handle), os.stat(folder / LOCK)):
                 os.truncate(handle, 0)
                 os.write(handle, f"{os.getpid()}\n".encode())
                 return handle
-        os.close(handle)  # the one before removed the file after it was opened here
+        os.close(handle)  # the previous owner removed the file after this process opened it
 
 
 def _deciding(recipe: Recipe) -> str:
-    """Write down what decides a run's numbers: all but where things lie, who prepares them and what is shown."""
+    """Return the settings that affect the results of a run as text."""
     return to_toml(override(recipe, FREE))
 
 
 def _first_difference(old: str, new: str) -> str:
     for a, b in zip(old.splitlines(), new.splitlines(), strict=False):
         if a != b:
-            return f"it has {a!r}, now {b!r}"
-    return "one is longer"
+            return f"it has {a!r}, this one has {b!r}"
+    return "one is longer than the other"

@@ -1,10 +1,10 @@
-"""`qkv train RECIPE --search`: the best of three learning rates by its validation.
+"""`qkv train RECIPE --search`: train with three learning rates and keep the run that validates best.
 
-    out/search-1x, search-0.5x, search-2x     a whole run each; one that is finished holds try.json
-    out/search.json                           what each gave and which is best, written before anything is moved
+    out/search-1x, search-0.5x, search-2x     one complete run each; a finished one has try.json
+    out/search.json                           the result of each and which is best, written before anything is moved
     out/                                      the best run, moved here
 
-Each of these steps can be taken again, so that `--resume` goes on wherever a search was cut off.
+Each of these steps can be repeated, so that `--resume` continues a search wherever it was interrupted.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from qkv.tasks.table import find_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
-FACTORS = (1.0, 0.5, 2.0)  # of the recipe's rate; it comes first, so that it wins where two are alike
+FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so that it wins ties
 
-Try = dict[str, Any]  # lr, accuracy, loss and how the run ended; or lr and why it failed
+Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the error
 
 
 def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
-    """Train with each rate, and keep the run that is best in validation."""
+    """Train with each learning rate and keep the run that validates best."""
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
         return _search(recipe, resume, device, say)
@@ -51,7 +51,7 @@ def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outco
                     return Outcome(**found["outcome"])
             _write(folder / "search.json", {"best": _best(tries), "tries": tries})
     except BaseException:
-        if new and not any(folder.glob("search-*")):  # nothing ever began
+        if new and not any(folder.glob("search-*")):  # no run has started
             disk.remove(folder)
         raise
     decided = json.loads((folder / "search.json").read_text("utf-8"))
@@ -62,7 +62,7 @@ def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outco
 
 
 def table(decided: dict[str, Any]) -> str:
-    """Lay out what the tries gave."""
+    """Format the results as a table."""
     lines = ["learning rate  accuracy  validation loss"]
     for name, found in decided["tries"].items():
         accuracy = "" if found.get("accuracy") is None else f"{found['accuracy']:.4f}"
@@ -72,18 +72,18 @@ def table(decided: dict[str, Any]) -> str:
 
 
 def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str | None, say: Say) -> Try:
-    """Run once, unless that was done before; all but the recipe's own rate may fail."""
+    """Run once, unless it is already done. Only the run with the recipe's own rate must not fail."""
     folder = Path(recipe.out) / name
     if (folder / "try.json").is_file():
         return json.loads((folder / "try.json").read_text("utf-8"))
     rate = recipe.optim.lr * factor
-    cache = recipe.data.cache or str(Path(recipe.out) / "data")  # tokenised once for all
+    cache = recipe.data.cache or str(Path(recipe.out) / "data")  # all runs share the tokenised data
     changes = {"optim.lr": rate, "out": str(folder), "data.cache": cache}
     say(f"trying learning rate {rate:g}")
     try:
         outcome = run_recipe(override(recipe, changes), resume=folder.is_dir(), device=device, say=say)
     except QkvError as error:
-        if first or isinstance(error, StorageError):  # a full disk says nothing about the rate
+        if first or isinstance(error, StorageError):  # a full disk is not the fault of the learning rate
             raise
         say(f"learning rate {rate:g} failed: {error}")
         found: Try = {"lr": rate, "failed": str(error)}
@@ -97,7 +97,7 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
 
 
 def _measured(recipe: Recipe, folder: Path) -> dict[str, float | None]:
-    """Read the validation of the weights that a run ended with: the last, or with patience the best."""
+    """Read the validation metrics of a run's final weights: the last ones, or with patience the best."""
     measured = [line for line in read_metrics(folder) if line.get("valid_loss") is not None]
     if not measured:
         return {"accuracy": None, "loss": float("inf")}
@@ -107,13 +107,13 @@ def _measured(recipe: Recipe, folder: Path) -> dict[str, float | None]:
 
 
 def _best(tries: dict[str, Try]) -> str:
-    """Choose by accuracy where there is one, then by loss; the first of two that are alike."""
+    """Choose by accuracy if there is one, then by loss. The first of equals wins."""
     sound = [name for name, found in tries.items() if "failed" not in found]
     return min(sound, key=lambda name: (-(tries[name]["accuracy"] or 0.0), tries[name]["loss"]))
 
 
 def _promote(folder: Path, name: str, recipe: Recipe) -> None:
-    """Move the best run to its place, its config last: without that a folder is no model yet."""
+    """Move the best run into place, its config last: without it the folder is not a model folder yet."""
     best = folder / name
     if best.is_dir():
         for entry in sorted(best.iterdir(), key=lambda entry: entry.name == "config.json"):
@@ -122,7 +122,7 @@ def _promote(folder: Path, name: str, recipe: Recipe) -> None:
         disk.replace_file(folder / "recipe.toml", to_toml(recipe).encode())
         disk.remove(best)
     for other in folder.glob("search-*"):
-        disk.remove(other / "checkpoints")  # nobody goes on with those
+        disk.remove(other / "checkpoints")  # these runs are never resumed
 
 
 def _write(file: Path, value: dict[str, Any]) -> None:

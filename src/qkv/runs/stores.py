@@ -1,4 +1,4 @@
-"""Examples as numbers on disk, tokenised once; where there is no validation file, some examples are held out."""
+"""Tokenised examples on disk. Without a validation file, some training examples are held out."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from qkv.data.store_writer import NoRows
 from qkv.tasks.base import Context, Task
 from qkv.tasks.split import splitter
 
-Both = tuple[Any, Any]  # training and validation: stores, or a store for each part of a mixture by name
+Both = tuple[Any, Any]  # training and validation: a store each, or for a mixture the stores of its parts by name
 
 
 def stores(task: Task, context: Context, root: Path, *, begun: bool = False) -> Both:
     """Tokenise the training and validation examples of a task, or of each part of a mixture.
 
     Args:
-        task: with its data.
-        context: what the task works with.
-        root: where the stores are kept.
-        begun: the run has taken steps: it goes on with the stores it began with, whatever version of qkv made them.
+        task: the task and its data.
+        context: the tokenizer, model config and other inputs of the task.
+        root: the folder for the stores.
+        begun: the run has taken steps, so it keeps its stores, whichever version of qkv wrote them.
     """
     made = {
         name: (_opened(root, name) if begun else None) or _stores(part, context, name, root)
@@ -47,7 +47,7 @@ def count_rows(found: Any) -> int:
 
 
 def _opened(root: Path, name: str) -> tuple[Store, Store] | None:
-    """Open the stores of an earlier part of the run, if both are there."""
+    """Open the stores that the run has already written, if both exist."""
     places = [root / part / name for part in ("train", "valid")]
     return (Store.open(places[0]), Store.open(places[1])) if all(map(read_manifest, places)) else None
 
@@ -70,19 +70,19 @@ def _stores(task: Task, context: Context, name: str, root: Path) -> tuple[Store,
         held, share = splitter(task), data.held_out
         context.say(f"no data.valid: {share:.0%} of the {task.held_out_unit} are held out for validation{of}")
         kept = store("train", filterfalse(held, read(data.train, context.skipped)), data.train)
-        again = replace(context, skipped=BadRows(), say=lambda _: None)  # what was left out is already counted
+        again = replace(context, skipped=BadRows(), say=lambda _: None)  # skipped rows are already counted
         return kept, store("valid", filter(held, read(data.train, again.skipped)), data.train, again)
     except NoRows:
         if data.valid:
             raise
         raise UsageError(
-            f"none of the {task.held_out_unit}{of} was held out for validation: raise data.held_out "
+            f"none of the {task.held_out_unit}{of} were held out for validation: raise data.held_out "
             f"(now {data.held_out:g}) or give data.valid"
         ) from None
 
 
 def _key(task: Task, context: Context, part: str, paths: tuple[str, ...]) -> str:
-    """Name everything that the rows of a store depend on."""
+    """Hash everything that the rows of a store depend on."""
     config = context.config
     model = [getattr(config, name, 0) for name in ("max_length", "num_segments", "vocab_size")]
     tokenizer = context.tokenizer.fingerprint if context.tokenizer else ""

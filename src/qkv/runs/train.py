@@ -1,4 +1,4 @@
-"""`qkv.train(recipe, ...)`: a run from Python, with a task, objective, model or batches of your own."""
+"""`qkv.train(recipe, ...)`: train from Python, with your own task, objective, model or batches if you like."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def train(
     device: str | None = None,
     say: Say | None = None,
 ) -> Outcome:
-    """Train what a recipe says, with parts of your own where you give any; docs/extending.md has an example of each.
+    """Run a recipe, optionally with your own parts; docs/extending.md has an example of each.
 
     Args:
         recipe: the name of a shipped recipe, a TOML file, or a `Recipe`.
         task: your own task: a subclass of `qkv.tasks.base.Task`, or an instance.
-        objective: your own objective: called with the model and a batch, it returns losses.
-        model: your own module, or a function from the model config to one. The run's folder then holds its weights,
-            but is no model folder that `qkv.load` could read.
-        batches: your own batches: from a data position to an endless stream of (batch, position after it). The recipe
-            then needs no data, only train.steps.
-        valid_batches: validation batches to go with `batches`.
+        objective: your own objective: a callable from the model and a batch to losses.
+        model: your own module, or a function from the model config to one. The run's folder then holds its weights, but
+            `qkv.load` cannot read it.
+        batches: your own batches: a function from a data position to an endless stream of (batch, position after it).
+            The recipe then needs train.steps but no data.
+        valid_batches: returns the validation batches, for use with `batches`.
         callbacks: called with the step and the values of each line of metrics.jsonl.
         changes: keys of the recipe to change, for example {"train.steps": 100, "out": "runs/mine"}.
         resume: continue a run that was stopped.
-        device: "cpu", "cuda" or "cuda:1"; CUDA where there is one if None.
+        device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
         say: called with each line of progress; standard error if None.
 
     Returns:
-        How the run ended. Its folder is the recipe's `out`: load it with `qkv.load`.
+        How the run ended. The model is in the recipe's `out`: load it with `qkv.load`.
     """
     asked = recipe if isinstance(recipe, Recipe) else read_recipe(fspath(recipe))
     own = Own(task, objective, model, batches, valid_batches, callbacks)

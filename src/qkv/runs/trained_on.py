@@ -1,4 +1,4 @@
-"""How a language model's text was cut in training: its run's recipe.toml tells, so that other text is cut alike."""
+"""How a language model's text was split in training, from recipe.toml, so that other text is split the same way."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from qkv.recipes.schema import Say, read_recipe
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read for a model.
+    """How to read files for a model.
 
     Attributes:
         data: columns, unit and windows.
-        ends: whether the model learned to predict the end of a document.
+        ends: whether the model was trained to predict the end of a document.
     """
 
     data: DataConfig
@@ -28,9 +28,9 @@ class Reading:
 
 
 def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say) -> Reading:
-    """Return how files are read for the model of a folder; `changes` are keys of [data] that differ.
+    """Return how to read files for the model in a folder; `changes` are keys of [data] to change.
 
-    A language model's text is cut as recipe.toml says, in its folder or, for best/, in the run's folder.
+    The text of a language model is split as in recipe.toml of its folder or, for best/, of the run's folder.
     """
     task = task_for(model)
     if not task.reads_windows:
@@ -40,7 +40,7 @@ def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say)
         old = read_recipe(str(recipe)).data
         data = replace(data, unit=old.unit, text=old.text, max_length=old.max_length, short=old.short)
     data = override(data, changes)
-    why = f"as in {recipe}" if recipe else "no recipe.toml beside the model; change it by --set unit=… max_length=…"
+    why = f"as in {recipe}" if recipe else "no recipe.toml next to the model; change it with --set unit=… max_length=…"
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     say(f"data.unit is {data.unit}, windows have {window} tokens ({why})")
     return Reading(data, ends=recipe is not None)

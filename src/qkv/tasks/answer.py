@@ -1,4 +1,4 @@
-"""Reading: where in its context the answer to a question stands. Long contexts are read through overlapping windows."""
+"""Extractive question answering: find the answer span in a context. Long contexts become overlapping windows."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from qkv.tasks.split import validation_examples
 from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window
 
-CHUNK = 200  # questions that are tokenised at a time
-ANSWERED = 64  # questions that are answered at a time
+CHUNK = 200  # questions tokenised at a time
+ANSWERED = 64  # questions answered at a time
 
 
 class AnswerTask(Task):
-    """A window that does not hold the whole answer points at its first token."""
+    """The target of a window is the answer span, or the first token if the window does not hold the whole answer."""
 
     Settings: ClassVar[type[Any]] = AnswerSpan
     heads: ClassVar[tuple[str, ...]] = ("span",)
@@ -47,20 +47,20 @@ class AnswerTask(Task):
         return example.question, example.context
 
     def key(self, example: Question) -> str:
-        """Hold out by the context, so that no context of validation is read in training."""
+        """Hold out by context, so that no validation context occurs in training."""
         return example.context
 
     def survey(self, examples: Iterable[Question], say: Say) -> dict[str, Any]:
-        """Find out whether some questions have no answer."""
+        """Check whether some questions have no answer."""
         del say
         return {"no_answer": any(not example.answers for example in examples)}
 
     def folder_facts(self, context: Context) -> dict[str, Any]:
-        """Whether the model may give no answer."""
+        """Whether the model may return an empty answer."""
         return {"no_answer": context.facts["no_answer"]}
 
     def rows(self, examples: Iterable[Question], context: Context) -> Iterator[Row]:
-        """Tokenise each question with each window of its context."""
+        """Tokenise each question together with each window of its context."""
         limit, shortened = limit_of(context, self.data.max_length), 0
         for chunk in chunks(examples, CHUNK):
             asked, contexts = [example.question for example in chunk], [example.context for example in chunk]
@@ -72,7 +72,7 @@ class AnswerTask(Task):
                     segments = {"segments": window.segments} if context.num_segments > 1 else {}
                     yield {"ids": window.ids, **segments, "start": start, "end": end}
         if shortened:
-            context.say(f"{shortened} questions are longer than half of {limit} tokens and were cut")
+            context.say(f"{shortened} questions are longer than half of {limit} tokens and were truncated")
 
     def collate(self, store: Store, context: Context) -> Collate:
         """Gather windows and answers."""
@@ -85,28 +85,29 @@ class AnswerTask(Task):
         return make
 
     def after_training(self, found: Folder, model: Any, context: Context, train: Store, valid: Store) -> Folder | None:
-        """Choose when to give no answer: the threshold with the highest F1 on validation, as SQuAD 2.0 does."""
+        """Choose the no-answer threshold with the highest F1 on the validation set, as in SQuAD 2.0."""
         del train, valid
         if not context.facts["no_answer"]:
             return None
         asked = list(validation_examples(self))
         if len({bool(question.answers) for question in asked}) < 2:
-            context.say("no threshold for empty answers is chosen: validation needs questions with and without one")
+            context.say("no-answer threshold not set: validation needs questions with and without an answer")
             return None
-        with Bar("choosing when there is no answer", total=len(asked)) as bar:
+        with Bar("choosing the no-answer threshold", total=len(asked)) as bar:
             threshold = best_threshold(bar.each(_answered(model, asked)))
-        context.say(f"no answer is given where its score less that of the best span is above {threshold:.2f}")
+        context.say(f"no answer if its score exceeds that of the best span by more than {threshold:.2f}")
         return replace(found, no_answer_threshold=threshold)
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score readers."""
+        """Whether the model has a span head."""
         return has_head(model, "span")
 
     def score(self, exam: Exam) -> list[Score]:
-        """Score the best span over all windows of each context; it may be empty where the folder says so.
+        """Score the best span over all windows of each context.
 
-        Where the folder does not tell, it may be empty if some questions have no answer.
+        The model folder defines whether an answer can be empty. If it does not, the questions decide: answers can be
+        empty if some questions have none.
         """
         longest, usual = self.data.max_length, DataConfig().max_length
         asked = list(self.examples(exam.paths, exam.skipped))
@@ -123,7 +124,7 @@ class AnswerTask(Task):
 
 
 def place(window: Window, answer: Answer) -> tuple[int, int]:
-    """Find the first and last token of an answer in a window, or (0, 0) where it is not whole in it."""
+    """Find the first and last token of an answer in a window, or (0, 0) if the window does not hold all of it."""
     first, last = answer.start, answer.start + len(answer.text)
     inside = [
         i

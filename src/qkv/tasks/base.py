@@ -1,12 +1,12 @@
-"""What a task is: everything qkv knows about one thing that can be learned.
+"""The base class of tasks. A task is everything qkv knows about one kind of training.
 
     files ─► examples ─► (held out?) ─► rows of a store ─► batches ─► objective
                 │                                                        │
               survey (labels)                  after training, scores ◄──┘
 
-A task is one file with one class. It says what `[objective]` may contain, how files become examples, by what key
-examples are held out, which heads the model needs, what is learned, what happens after training and how a model is
-scored. No other room knows a task by name.
+A task is one class in one file. It defines the settings in `[objective]`, how to read examples from files, the key by
+which examples are held out, the model's heads, the objective, what happens after training and how to score a model. No
+other package refers to a task by name.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Context:
-    """What a task works with once the model is known.
+    """The inputs of a task once the model config is known.
 
     Attributes:
         tokenizer: None for images.
-        config: the model's.
+        config: the model config.
         facts: what `survey` found in the training examples, for example the labels.
         say: prints a line for the user.
         options: the optional keys that the recipe sets, such as train.match_rates.
-        skipped: counts the rows that were left out.
+        skipped: counts the skipped rows.
     """
 
     tokenizer: TextTokenizer | None
@@ -60,7 +60,7 @@ class Context:
 
     @property
     def text(self) -> TextTokenizer:
-        """The tokenizer, where there must be one."""
+        """The tokenizer, which must exist."""
         assert self.tokenizer is not None
         return self.tokenizer
 
@@ -71,7 +71,7 @@ class Context:
 
     @property
     def num_segments(self) -> int:
-        """How many kinds of segments the model tells apart."""
+        """The number of segment types of the model."""
         return int(getattr(self.config, "num_segments", 0))
 
 
@@ -82,7 +82,7 @@ class NoSettings:
 
 @dataclass(frozen=True)
 class Task:
-    """The base of all tasks; its defaults fit rows with one column `ids` and batches by a token budget.
+    """The base class of tasks. Its defaults fit rows with one column `ids` and batches with a token budget.
 
     Attributes:
         settings: the table `[objective]`, read into the task's own `Settings`.
@@ -92,29 +92,29 @@ class Task:
     settings: Any
     data: DataConfig
 
-    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass: it feeds the check, the docs and the run
+    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass, used by the check, the docs and the run
     heads: ClassVar[tuple[str, ...]] = ()  # of the model
     specials: ClassVar[str] = "bert"  # the special tokens of a tokenizer trained for the task
     reads_text: ClassVar[bool] = True
-    keeps_length: ClassVar[bool] = False  # the model folder remembers data.max_length
+    keeps_length: ClassVar[bool] = False  # the model folder stores data.max_length
     mixable: ClassVar[bool] = True  # can be a part of a mixture
-    optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks understand
+    optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
-    decodes: ClassVar[bool] = False  # scoring searches for sequences, so a beam means something
+    decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
     accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
 
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Self:
-        """Make the task of a recipe; a wrong key or value of `[objective]` is an error."""
+        """Create the task of a recipe; raise an error for a wrong key or value in `[objective]`."""
         return cls(from_dict(cls.Settings, objective, where="objective."), data)
 
     def parts(self) -> Mapping[str, Task]:
-        """Return the tasks that have data of their own: this one, or those of a mixture by name."""
+        """Return the tasks that read data: this one, or the parts of a mixture by name."""
         return {"": self}
 
     def allows(self, key: str) -> bool:
-        """Whether an optional key of a recipe, such as data.dropout, means something here."""
+        """Whether the task supports an optional key of a recipe, such as data.dropout."""
         return key in self.optional_keys
 
     def model_heads(self) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ class Task:
     # From files to examples
 
     def resolved(self, say: Say) -> Self:
-        """Return the task with what the recipe leaves open found in the files, such as the columns of a table."""
+        """Return the task with settings that the recipe leaves open, such as columns, detected from the files."""
         del say
         return self
 
@@ -137,56 +137,56 @@ class Task:
         raise NotImplementedError
 
     def key(self, example: Any) -> str:
-        """Return what decides whether an example is held out: examples with the same key are never on both sides."""
+        """Return the key by which an example is held out: examples with the same key stay on one side of the split."""
         raise NotImplementedError
 
     def stratum(self, example: Any) -> str | None:
-        """Return the class of an example where each class shall have its share in validation, else None."""
+        """Return the class of an example for a stratified split, or None for a plain one."""
         del example
         return None
 
     def survey(self, examples: Iterable[Any], say: Say) -> dict[str, Any]:
-        """Look at all training examples once, before the model is built, for example to find the labels."""
+        """Read all training examples once before the model is built, for example to collect the labels."""
         del examples, say
         return {}
 
     # The model
 
     def build(self, config: Any) -> nn.Module:
-        """Build what is trained."""
+        """Build the model to train."""
         return catalogue.build(config)
 
     def check_model(self, model: nn.Module, context: Context) -> None:
-        """Stop before training where the model lacks something."""
+        """Raise an error before training if the model does not fit the task."""
         del context
         if missing := set(self.model_heads()) - {"pool"} - set(getattr(model, "heads", ())):
-            raise UsageError(f"this task needs a model with the head {min(missing)}, and this family has no such head")
+            raise UsageError(f"this task needs a model with the head {min(missing)}, which this family does not have")
 
     def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
-        """Put the weights of `model.init`, read from `path`, into the model; heads that it lacks keep new weights."""
+        """Copy the weights of `model.init`, read from `path`, into the model; missing heads keep their new weights."""
         del path
         transfer(model, start, context.labels)
 
     def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
-        """Return what is saved: a config and a model for each folder; the run's own folder is ""."""
+        """Return what to save: the config and model of each folder by name; "" is the run's own folder."""
         return {"": (config, model)}
 
     def folder_facts(self, context: Context) -> dict[str, Any]:
-        """Return what else the model folder tells, as fields of `Folder`."""
+        """Return additional fields of the model folder (`Folder`)."""
         return {"labels": context.labels}
 
     # From examples to batches
 
     def rows(self, examples: Iterable[Any], context: Context) -> Iterator[Row]:
-        """Tokenise examples: yield the columns of each row of the store."""
+        """Tokenise examples and yield the columns of each row of the store."""
         raise NotImplementedError
 
     def lengths(self, store: Store) -> Array:
-        """Return the tokens that each row costs."""
+        """Return the number of tokens of each row, for the token budget."""
         return store.lengths("ids")
 
     def sampler(self, store: Any, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Choose which rows make a batch."""
+        """Return the sampler that groups rows into batches."""
         del context
         return BucketSampler(self.lengths(store), tokens=tokens, seed=seed, shuffle=shuffle)
 
@@ -194,37 +194,37 @@ class Task:
         """Return a pure function from row numbers to a batch."""
         raise NotImplementedError
 
-    # What is learned, and how well
+    # Objective and scoring
 
     def objective(self) -> Any:
-        """Return the objective; where `Settings` is one, the settings themselves."""
+        """Return the objective; by default, the settings are the objective."""
         return self.settings
 
     def after_training(self, found: Folder, model: Any, context: Context, train: Any, valid: Any) -> Folder | None:
-        """Finish a trained model, for example choose a threshold.
+        """Finish a trained model, for example by choosing a threshold.
 
         Args:
-            found: the model folder as it was read.
-            model: the same as a `qkv.Model`, with its verbs.
+            found: the model folder.
+            model: the same model as a `qkv.Model`.
             context: as in training.
             train: the training store.
             valid: the validation store.
 
         Returns:
-            The folder to write instead, or None to leave it.
+            The folder to write instead, or None to keep it.
         """
         del found, model, context, train, valid
         return None
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Whether this task is the one that scores a `qkv.Model`, by its family and heads."""
+        """Whether this task can score a `qkv.Model`, judging by its family and heads."""
         del model
         return False
 
     @classmethod
     def default_data(cls, model: Any) -> DataConfig:
-        """Return how files are read to score a `qkv.Model` where nothing is said about it."""
+        """Return how to read files for scoring a `qkv.Model` by default."""
         del model
         return DataConfig()
 
@@ -234,7 +234,7 @@ class Task:
 
 
 def has_head(model: Any, *names: str) -> bool:
-    """Whether a `qkv.Model` has one of some heads."""
+    """Whether a `qkv.Model` has at least one of the given heads."""
     return bool(set(names) & set(getattr(model.config, "heads", ())))
 
 

@@ -1,4 +1,4 @@
-"""BPE-dropout in training (Provilkov et al. 2020): at each reading a text is split with some merges left out."""
+"""BPE-dropout (Provilkov et al. 2020): drop random merges each time a training text is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qkv.tasks.batches import limit_of
 
 
 def check_bpe_dropout(dropout: float, context: Context) -> bool:
-    """Tell whether merges are dropped; stop a tokenizer or a share that cannot."""
+    """Return whether merges are dropped; raise an error if the tokenizer or the rate does not allow it."""
     if dropout:
         try:
             context.text.encode(["a"], dropout=dropout, seed=0)
@@ -22,22 +22,22 @@ def check_bpe_dropout(dropout: float, context: Context) -> bool:
 
 
 def text_bytes(text: str) -> Array:
-    """Return a text as a store can hold it."""
+    """Return a text as bytes, which a store can hold."""
     return np.frombuffer(text.encode(), dtype=np.uint8)
 
 
 def drops(store: Store, dropout: float) -> bool:
-    """Whether the texts of a store are split again at each reading: those of validation never are."""
+    """Whether the texts of a store are tokenised again each time; validation texts never are."""
     return bool(dropout) and "train" in store.folder.parts[-2:]
 
 
 def resplit(
     store: Store, side: str, rows: Array, context: Context, data: DataConfig, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Split texts again with some merges left out.
+    """Tokenise texts again with some merges dropped.
 
-    The randomness comes from the batch's own generator, so the same batch is always split the same way. A text that
-    would become too long for the recipe or the model stays as it was.
+    The randomness comes from the batch's own generator, so the same batch is always tokenised the same way. A text that
+    would become too long for the recipe or the model keeps its original tokens.
     """
     plain = np.split(*_edges(store.gather(side, rows)))
     texts = [piece.tobytes().decode() for piece in np.split(*_edges(store.gather(f"{side}_text", rows)))]
@@ -48,6 +48,6 @@ def resplit(
 
 
 def _edges(found: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Turn lengths into the places where to cut."""
+    """Convert lengths to split points."""
     flat, lengths = found
     return flat, np.cumsum(lengths)[:-1]

@@ -20,19 +20,19 @@ from qkv.tasks.perplexity import score_text
 
 
 class CausalTask(WindowTask):
-    """Every token of a window but the first of each document is a target."""
+    """Every token of a window is a target, except the first token of each document."""
 
     Settings: ClassVar[type[Any]] = NextToken
     specials: ClassVar[str] = "gpt"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
 
     def ended(self, ids: list[int], context: Context) -> list[int]:
-        """GPT's tokenizer adds nothing by itself: the end of a document is a token too."""
+        """Append the end token, since GPT's tokenizer adds no special tokens itself."""
         end = context.text.specials.get("end")
         return ids if end is None or ids[-1:] == [end] else [*ids, end]
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """The target of each token is the one after it; the last token of a piece has none."""
+        """The target of each token is the next token; the last token of a piece has none."""
         windows = self.windows(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Following:
@@ -46,14 +46,14 @@ class CausalTask(WindowTask):
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score decoders that predict the next token."""
+        """Whether the model is a decoder that predicts the next token."""
         return has_head(model, "lm") and not has_decoder(model)
 
     @classmethod
     def default_data(cls, model: Any) -> DataConfig:
-        """A language model reads windows as long as it can."""
+        """A language model reads the longest windows it supports."""
         return DataConfig(max_length=model.config.max_length)
 
     def score(self, exam: Exam) -> list[Score]:
-        """Perplexity per token, word and byte."""
+        """Return the perplexity per token, word and byte."""
         return score_text(self, exam)

@@ -1,8 +1,8 @@
-"""Each class predicted as often as it occurs: `train.match_rates`, for classes of uneven number.
+"""`train.match_rates`: predict each class as often as it occurs, for imbalanced classes.
 
-A classifier that has memorised its examples leans towards frequent classes on texts it has not seen. Afterwards the
-biases of its last layer are moved until it predicts each class as often on validation texts as training has it (after
-Saerens et al. 2002). No label of a validation text is used, and the folder needs nothing new to be read.
+A classifier that has memorised its examples predicts frequent classes too often on new texts. After training, the
+biases of its last layer are shifted until it predicts each class on validation texts as often as it occurs in training
+(after Saerens et al. 2002). Validation labels are not used, and the model folder needs no extra files.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from qkv.evaluation.rates import matching_offsets, rates
 from qkv.tasks.base import Context
 from qkv.tasks.exam import chunks
 
-CHUNK = 512  # texts that are scored at a time
-SHOWN = 5  # classes whose rates are shown
+CHUNK = 512  # texts scored at a time
+SHOWN = 5  # number of classes to show
 
 
 def check_biases(model: nn.Module) -> None:
-    """Stop before training where there is nothing to move."""
+    """Raise an error before training if the classifier has no biases."""
     if _biases(model) is None:
-        raise UsageError("train.match_rates moves the biases of the classifier, and this model's has none")
+        raise UsageError("train.match_rates shifts the biases of the classifier, but this one has none")
 
 
 def match_rates(found: Folder, model: Any, context: Context, train: Store, valid: Store) -> Folder:
-    """Move the biases of a trained classifier."""
+    """Shift the biases of a trained classifier."""
     shares = np.bincount(train.values("label"), minlength=len(context.labels)) / len(train)
     with Bar("matching class rates", total=len(valid)) as bar:
         scores = np.stack(list(bar.each(_scores(model, valid))))

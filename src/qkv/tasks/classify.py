@@ -27,12 +27,12 @@ from qkv.tasks.class_rates import check_biases, match_rates
 from qkv.tasks.exam import Exam, chunks, graded
 from qkv.tasks.text_table import TextTableTask, columns
 
-UNEVEN = 3  # classes count as uneven where the largest has this many times the examples of the smallest
-SHOWN = 10  # classes whose counts are shown
+UNEVEN = 3  # classes are imbalanced if the largest has this many times the examples of the smallest
+SHOWN = 10  # number of classes to show
 
 
 class ClassifyTask(TextTableTask):
-    """One class for each example, or any number of classes where the recipe names a separator."""
+    """One class per example, or any number of classes if the recipe sets a separator."""
 
     Settings: ClassVar[type[Any]] = Classify
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
@@ -42,26 +42,26 @@ class ClassifyTask(TextTableTask):
 
     @property
     def multi_label(self) -> bool:
-        """Whether an example may have any number of classes."""
+        """Whether an example can have any number of classes."""
         return bool(self.data.separator)
 
     def allows(self, key: str) -> bool:
-        """Class rates are matched where each example has one class."""
+        """Class rates can only be matched if each example has one class."""
         return super().allows(key) and not (key == "train.match_rates" and self.multi_label)
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Classified]:
-        """Read texts and classes; without a separator an example has exactly one class."""
+        """Read texts and classes; without a separator, an example has exactly one class."""
         reading: dict[str, Any] = {"bad": self.data.bad, "skipped": skipped}
         separator = self.data.separator or None
         found = classified(list(paths), labels_separator=separator, **columns(self.data), **reading)
         return found if separator else sift(((example.where, example) for example in found), _single, **reading)
 
     def stratum(self, example: Classified) -> str:
-        """Of several labels the first is the class: whole sets of labels are seldom alike."""
+        """Stratify by the first label, since complete sets of labels are rarely equal."""
         return "".join(example.labels[:1])
 
     def survey(self, examples: Iterable[Classified], say: Say) -> dict[str, Any]:
-        """Find every class of the training examples, and say where their numbers are uneven."""
+        """Collect the classes of the training examples, and report imbalanced ones."""
         counts = Counter(label for example in examples for label in example.labels)
         if len(counts) < 2:
             files, found = ", ".join(self.data.train), ", ".join(counts) or "none"
@@ -77,11 +77,11 @@ class ClassifyTask(TextTableTask):
             check_biases(model)
 
     def folder_facts(self, context: Context) -> dict[str, Any]:
-        """The labels, and whether an example may have several."""
+        """Return the labels, and whether an example can have several."""
         return super().folder_facts(context) | {"multi_label": self.multi_label}
 
     def rows(self, examples: Iterable[Classified], context: Context) -> Iterator[Row]:
-        """Tokenise texts and number the classes; one that training never saw makes a bad row."""
+        """Tokenise texts and number the classes; a class that does not occur in training makes a bad row."""
         number = {label: i for i, label in enumerate(context.labels)}
         keeps = check_bpe_dropout(self.data.dropout, context)
         known = known_only(examples, "label", lambda example: example.labels, context, self.data.bad)
@@ -104,32 +104,32 @@ class ClassifyTask(TextTableTask):
         return make
 
     def objective(self) -> Classify | ClassifyAny:
-        """Cross-entropy of the class, or of each class by itself."""
+        """Return cross-entropy over the classes, or binary cross-entropy for each class."""
         if not self.multi_label:
             return self.settings
         if self.settings != Classify():
-            raise UsageError("the keys of [objective] are for one class each: leave them out with data.separator")
+            raise UsageError("the keys of [objective] are for single-label data: leave them out with data.separator")
         return ClassifyAny()
 
     def after_training(self, found: Folder, model: Any, context: Context, train: Store, valid: Store) -> Folder | None:
-        """With train.match_rates, predict each class as often as training has it."""
+        """With train.match_rates, make the model predict each class as often as it occurs in training."""
         if "train.match_rates" not in context.options:
             return None
         return match_rates(found, model, context, train, valid)
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score text classifiers."""
+        """Whether the model is a text classifier."""
         return model.family != "vit" and has_head(model, "classify")
 
     def score(self, exam: Exam) -> list[Score]:
-        """Score one class for each text, or any number of classes, as the model was trained to give."""
+        """Score one class per text, or any number of classes, depending on how the model was trained."""
         several = exam.model.multi_label
         if several and not self.multi_label:
-            raise UsageError("this model gives any number of labels: say what divides them, such as --set separator=,")
+            raise UsageError("this model predicts several labels: give their separator, such as --set separator=,")
         if self.multi_label and not several:
-            got = f"leave out the separator {self.data.separator!r}, which is for several"
-            raise UsageError(f"this model gives one label: {got}")
+            got = f"leave out the separator {self.data.separator!r}, which is for several labels"
+            raise UsageError(f"this model predicts one label: {got}")
         found = self.classified(exam, self._named(exam))
         if several:
             sets = (({label.label for label in labels}, set(example.labels)) for example, labels in found)
@@ -139,9 +139,9 @@ class ClassifyTask(TextTableTask):
         return graded([Accuracy(), F1(average="macro"), Matthews()], singles)
 
     def _named(self, exam: Exam) -> Iterator[Classified]:
-        """Yield the examples whose labels the model knows; one that it cannot give would count as its mistake.
+        """Yield the examples whose labels the model knows; it could never predict any others.
 
-        Classes that nobody named are called LABEL_0 and so on; a file that numbers its classes means those.
+        Unnamed classes are called LABEL_0 and so on, and match the class numbers 0 and so on in a file.
         """
         names = exam.model.label_names
 
@@ -157,30 +157,30 @@ class ClassifyTask(TextTableTask):
 
 
 def uneven(counts: Counter[str], *, multi_label: bool) -> str:
-    """Describe how many examples each class has where the classes are uneven; an empty text where they are not."""
+    """Return a line with the number of examples of each class, or an empty string if the classes are balanced."""
     ranked = counts.most_common()
     if not ranked or ranked[0][1] < UNEVEN * ranked[-1][1]:
         return ""
     shown = ranked if len(ranked) <= SHOWN else [*ranked[: SHOWN - 1], ranked[-1]]
-    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more between)"
-    found = f"uneven classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
+    left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more in between)"
+    found = f"imbalanced classes: {', '.join(f'{name} {count}' for name, count in shown)}{left}"
     if multi_label:
         return found
     name, most = ranked[0]
     share = most / counts.total()
-    return f"{found}; always saying {name!r} is right for {share:.0%}, so compare accuracy with that, or look at F1"
+    return f"{found}; always predicting {name!r} is {share:.0%} accurate, so compare with that or look at F1"
 
 
 def _single(where: str, example: Classified) -> Classified:
     del where
     if len(example.labels) != 1:
         got = "no label" if not example.labels else f"{len(example.labels)} labels"
-        raise BadRow(f"{got} where one is expected (where there may be several, set separator)")
+        raise BadRow(f"{got} instead of one (if an example can have several, set separator)")
     return example
 
 
 def _single_text(example: Classified) -> Array:
-    """Return a text that is split again at each reading; pairs are not."""
+    """Return a text that is tokenised again each time; pairs are not supported."""
     if example.second is not None:
-        raise QkvError(f"{example.where}: data.dropout is for single texts, and this is a pair: set data.dropout=0")
+        raise QkvError(f"{example.where}: data.dropout is for single texts, but this is a pair: set data.dropout=0")
     return text_bytes(example.text)

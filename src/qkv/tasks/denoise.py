@@ -1,4 +1,4 @@
-"""Denoising: repeat a text of which each hidden span is one mask, whatever its length (BART, Lewis et al. 2020)."""
+"""Denoising: restore a text in which each masked span is a single mask token (BART, Lewis et al. 2020)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from qkv.tasks.spans import Damage, SpansTask, without
 
 @dataclass(frozen=True, kw_only=True)
 class DenoiseSettings:
-    """How much is hidden, and the loss.
+    """Settings of the masking and the loss.
 
     Attributes:
-        rate: share of the tokens that is hidden.
-        mean_length: of the spans, whose lengths follow a Poisson distribution.
-        smoothing: label smoothing.
-        r_drop: R-Drop's α; 0 for one pass.
+        rate: the share of tokens to mask.
+        mean_length: the mean length of a span; lengths are Poisson-distributed.
+        smoothing: ε of label smoothing, the share of the target spread over all classes.
+        r_drop: α of R-Drop, the weight of the divergence between two passes with different dropout. 0 runs one pass.
     """
 
     rate: float = 0.3
@@ -37,16 +37,16 @@ class DenoiseSettings:
 
 
 class DenoiseTask(SpansTask):
-    """The mask is the tokenizer's mask token; a tokenizer of T5's kind has none, and its first sentinel serves."""
+    """The mask is the tokenizer's mask token or, for a T5 tokenizer, which has none, the first sentinel."""
 
     Settings: ClassVar[type[Any]] = DenoiseSettings
 
     def length(self, context: Context) -> int:
-        """Leave a place for the end token, which every source and target gets."""
+        """Leave room for the end token, which every source and target gets."""
         return max(1, super().length(context) - 1)
 
     def damage(self, context: Context) -> Damage:
-        """Put masks in place of spans; the end token is no part of them."""
+        """Replace spans with masks; the end token is never masked."""
         text, settings = context.text, self.settings
         end, limit = text.specials["end"], self.length(context)
         mask = text.specials.get("mask", next(iter(text.sentinels), None))
@@ -56,11 +56,11 @@ class DenoiseTask(SpansTask):
         def hide(piece: Array, rng: np.random.Generator) -> tuple[Array, Array]:
             body = without(piece, [end, mask])
             source = infill(body, mask_id=mask, rng=rng, rate=settings.rate, mean_length=settings.mean_length)
-            # Spans of length 0 add masks: very many short ones could make the source too long.
+            # Spans of length 0 add masks, so many of them could make the source too long.
             return np.append(source[:limit], end), np.append(body, end)
 
         return hide
 
     def objective(self) -> Translate:
-        """Cross-entropy of the whole text."""
+        """Return cross-entropy over the whole text."""
         return Translate(smoothing=self.settings.smoothing, r_drop=self.settings.r_drop)

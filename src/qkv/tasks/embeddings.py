@@ -1,4 +1,4 @@
-"""Sentence embeddings from pairs of texts: matches, or scores of similarity."""
+"""Sentence embeddings from pairs of texts: matching pairs, or pairs with a similarity score."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Example = Rated | Parallel
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSettings:
-    """What is learned from pairs.
+    """Settings of the loss on pairs.
 
     Attributes:
-        scale: without scores, what cosines are multiplied by before the softmax; 1 / temperature.
-        scale_scores: with scores (data.label), what they are divided by so that they lie between 0 and 1; 0 for the
-            largest score of the training examples.
+        scale: without scores, the factor for cosines before the softmax, which is 1 / temperature.
+        scale_scores: with scores (data.label), the divisor that maps them to the range from 0 to 1. 0 uses the largest
+            score of the training examples.
     """
 
     scale: float = 20.0
@@ -46,7 +46,7 @@ class EmbeddingSettings:
 
 
 class EmbeddingsTask(Task):
-    """With a label column, cosines learn the scores; without one, each text learns to find its match in the batch."""
+    """With a label column, cosines are fitted to the scores; without one, each text learns to match its pair."""
 
     Settings: ClassVar[type[Any]] = EmbeddingSettings
     heads: ClassVar[tuple[str, ...]] = ("pool",)
@@ -55,11 +55,11 @@ class EmbeddingsTask(Task):
 
     @property
     def scored(self) -> bool:
-        """Whether pairs have scores."""
+        """Whether the pairs have scores."""
         return bool(self.data.label or self.settings.scale_scores)
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Example]:
-        """Read pairs, with their scores where there are any."""
+        """Read pairs, with their scores if there are any."""
         data = self.data
         reading: dict[str, Any] = {"bad": data.bad, "skipped": skipped}
         if self.scored:
@@ -78,13 +78,13 @@ class EmbeddingsTask(Task):
         return sentence_key(self.texts(example)[0])
 
     def survey(self, examples: Iterable[Example], say: Say) -> dict[str, Any]:
-        """Find the largest score, where the recipe does not name it."""
+        """Find the largest score if the recipe does not set scale_scores."""
         if not self.scored or self.settings.scale_scores:
             return {"scale_scores": self.settings.scale_scores or 1.0}
         found = max((example.score for example in examples if isinstance(example, Rated)), default=0.0)
         if found <= 0:
-            raise UsageError(f"scores must not all be 0 or less, and the largest is {found:g}")
-        say(f"scores are divided by {found:g}, the largest one (objective.scale_scores)")
+            raise UsageError(f"at least one score must be above 0, but the largest is {found:g}")
+        say(f"scores are divided by {found:g}, the largest score (objective.scale_scores)")
         return {"scale_scores": found}
 
     def rows(self, examples: Iterable[Example], context: Context) -> Iterator[Row]:
@@ -98,11 +98,11 @@ class EmbeddingsTask(Task):
                 yield {"first": first, "second": second} | score
 
     def lengths(self, store: Store) -> Array:
-        """Both sides cost."""
+        """Return the tokens of both sides."""
         return store.lengths("first") + store.lengths("second")
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather both sides, and the scores as shares of the largest."""
+        """Gather both sides, and the scores divided by the scale."""
         scale = float(context.facts["scale_scores"])
 
         def make(rows: Array, rng: np.random.Generator) -> SentencePairs:
@@ -115,5 +115,5 @@ class EmbeddingsTask(Task):
         return make
 
     def objective(self) -> Match | CosineScore:
-        """Cosine regression where pairs have scores, else in-batch matching."""
+        """Return cosine regression for pairs with scores, otherwise the in-batch contrastive loss."""
         return CosineScore() if self.scored else Match(scale=self.settings.scale)

@@ -1,4 +1,4 @@
-"""An exam: a model, the files it is scored on, and how answers become metrics."""
+"""Exams: score a model's predictions on files with metrics."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Protocol, TypeVar
 from qkv.data.bad_rows import BadRows
 from qkv.evaluation.score import Score
 
-CHUNK = 512  # examples that are answered at a time, so that memory does not grow with the data
+CHUNK = 512  # examples predicted at a time, so that memory does not grow with the data
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Exam:
-    """A model and the files it is scored on.
+    """A model and the files to score it on.
 
     Attributes:
-        model: a `qkv.Model`; a task uses its verbs only.
-        paths: files with the right answers.
+        model: a `qkv.Model`; a task uses only its public methods.
+        paths: files with the correct answers.
         beam: the beam size of a translator.
-        progress: called with the number of examples that are done.
+        progress: called with the number of examples in each finished chunk.
         ends: whether a language model was trained to predict the end of a document.
-        skipped: counts the rows that were left out.
+        skipped: counts the skipped rows.
     """
 
     model: Any
@@ -35,17 +35,17 @@ class Exam:
     skipped: BadRows = field(default_factory=BadRows)
 
     def chunks(self, examples: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
-        """Cut the examples into lists, and report each list once it is done."""
+        """Split the examples into lists, and report progress after each list."""
         for chunk in chunks(examples, size):
             yield chunk
             self.progress(len(chunk))
 
 
 class Metric(Protocol):
-    """A metric that compares a prediction with the right answer."""
+    """A metric that compares a prediction with the correct answer."""
 
     def add(self, said: Any, right: Any, /) -> None:
-        """Compare one example."""
+        """Add one example."""
         ...
 
     def result(self) -> Score:
@@ -54,7 +54,7 @@ class Metric(Protocol):
 
 
 def graded(metrics: Sequence[Metric], answers: Iterable[tuple[Any, Any]]) -> list[Score]:
-    """Give every prediction with its right answer to every metric."""
+    """Add every prediction and its correct answer to every metric."""
     for said, right in answers:
         for metric in metrics:
             metric.add(said, right)
@@ -62,7 +62,7 @@ def graded(metrics: Sequence[Metric], answers: Iterable[tuple[Any, Any]]) -> lis
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut a stream into lists."""
+    """Split a stream into lists."""
     stream = iter(items)
     while chunk := list(islice(stream, size)):
         yield chunk

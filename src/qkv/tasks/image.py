@@ -1,4 +1,4 @@
-"""Image classification: a class for each image."""
+"""Image classification: one class per image."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
 from qkv.tasks.batches import column
 from qkv.tasks.exam import Exam, graded
 
-ANSWERED = 64  # images that are classified at a time
+ANSWERED = 64  # images classified at a time
 
 
 def scaled(pixels: Array) -> Tensor:
-    """Turn pixels from 0 to 255 into numbers from -1 to 1, for training and prediction alike."""
+    """Scale pixels from 0 to 255 to numbers from -1 to 1, in training and prediction."""
     return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
 
 
 class ImageTask(Task):
-    """A class for each image; the model reads numbers from -1 to 1."""
+    """One class per image; the model reads numbers from -1 to 1."""
 
     Settings: ClassVar[type[Any]] = Classify
     reads_text: ClassVar[bool] = False
@@ -47,22 +47,22 @@ class ImageTask(Task):
         return images(list(paths), bad=self.data.bad, skipped=skipped)
 
     def key(self, example: LabelledImage) -> str:
-        """Hold out by the pixels."""
+        """Hold out by pixels."""
         return hashlib.blake2b(example.pixels.tobytes()).hexdigest()
 
     def survey(self, examples: Iterable[LabelledImage], say: Say) -> dict[str, Any]:
-        """Find every class of the training images."""
+        """Collect the classes of the training images."""
         del say
         return {"labels": tuple(sort_labels(example.label for example in examples))}
 
     def rows(self, examples: Iterable[LabelledImage], context: Context) -> Iterator[Row]:
-        """Keep the pixels as bytes."""
+        """Store the pixels as bytes."""
         number = {label: i for i, label in enumerate(context.labels)}
         for example in fitting(examples, context.config, context.labels):
             yield {"pixels": example.pixels.reshape(-1), "label": number[example.label]}
 
     def lengths(self, store: Store) -> Array:
-        """Every image costs its patches; the config knows how many, the store only that they are equal."""
+        """Return 1 for each image: all images have the same number of patches, which only the config knows."""
         return np.ones(len(store), dtype=np.int64)
 
     def collate(self, store: Store, context: Context) -> Collate:
@@ -79,11 +79,11 @@ class ImageTask(Task):
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score image classifiers."""
+        """Whether the model is an image classifier."""
         return model.family == "vit" and has_head(model, "classify", "distilled")
 
     def score(self, exam: Exam) -> list[Score]:
-        """Score a class for each image; pixels are scaled as in training."""
+        """Score the class of each image; pixels are scaled as in training."""
         return graded([Accuracy(), F1(average="macro")], self._classified(exam))
 
     def _classified(self, exam: Exam) -> Iterator[tuple[str, str]]:
@@ -97,11 +97,11 @@ class ImageTask(Task):
 
 
 def fitting(examples: Iterable[LabelledImage], config: Any, labels: Sequence[str]) -> Iterator[LabelledImage]:
-    """Yield images; one of another size, or of a class that the model does not have, is an error that names it."""
+    """Yield images; raise an error for an image of the wrong size or with a class that the model does not have."""
     shape = (config.channels, config.image_size, config.image_size)
     for example in examples:
         if example.pixels.shape != shape:
-            raise QkvError(f"{example.where}: the image is {example.pixels.shape}, and the model takes {shape}")
+            raise QkvError(f"{example.where}: the image has shape {example.pixels.shape}, but the model takes {shape}")
         if example.label not in labels:
-            raise QkvError(f"{example.where}: the label {example.label!r} is not among those of training")
+            raise QkvError(f"{example.where}: the label {example.label!r} does not occur in training")
         yield example

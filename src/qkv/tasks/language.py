@@ -1,4 +1,4 @@
-"""What language models of every kind share: documents packed into windows, and hidden tokens."""
+"""Shared parts of language modelling tasks: documents packed into windows, and token masking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qkv.tasks.base import Array, Context, Row, Task
 from qkv.tasks.batches import limit_of, tokens_of
 from qkv.tasks.exam import chunks
 
-CHUNK = 200  # documents that are tokenised at a time
+CHUNK = 200  # documents tokenised at a time
 Hide = Callable[[Array, np.random.Generator], tuple[Array, Tensor, Tensor]]
 
 
@@ -46,33 +46,33 @@ class DocumentTask(Task):
 
 
 class WindowTask(DocumentTask):
-    """Windows of a fixed number of tokens over the stream of documents, so that every batch has as many.
+    """Windows of a fixed number of tokens over the stream of documents, so that all batches have the same size.
 
-    With `data.short` they are short first and long later; validation reads short ones throughout, so that its losses
-    can be compared. Learned positions that short windows never had would not be learned in what is left of a run, so
-    every other piece of text begins at any position where it fits (SHAPE, Kiyono et al. 2021), the others at the first.
+    With `data.short`, windows are short first and long later; validation always reads short windows, so that its losses
+    are comparable. The steps with long windows are too few to learn the positions that only they have. Therefore every
+    other piece of text starts at a random position where it fits (SHAPE, Kiyono et al. 2021), and the others at 0.
     """
 
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.short"})
     reads_windows: ClassVar[bool] = True
 
     def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
-        """Tokenise whole documents; windows cut them later."""
+        """Tokenise whole documents; they are split into windows later."""
         for chunk in chunks(examples, CHUNK):
             for ids in context.text.encode([document.text for document in chunk]).ids:
                 yield {"ids": self.ended(ids, context)}
 
     def ended(self, ids: list[int], context: Context) -> list[int]:
-        """Mark where a document ends, if its tokenizer does not."""
+        """Mark the end of a document if the tokenizer does not."""
         del context
         return ids
 
     def length(self, context: Context) -> int:
-        """Return the tokens of a long window."""
+        """Return the number of tokens of a long window."""
         return limit_of(context, self.data.max_length)
 
     def windows(self, store: Store, context: Context) -> TwoWindows:
-        """See the stream as windows; without `data.short`, and where it is not shorter, all are long."""
+        """Return windows over the stream; all are long unless `data.short` is set and shorter."""
         long = Windows(store, "ids", length=self.length(context))
         short = min(self.data.short or long.length, long.length)
         return TwoWindows(replace(long, length=short), long)
@@ -80,7 +80,7 @@ class WindowTask(DocumentTask):
     def placed(
         self, flat: Array, lengths: Array, windows: TwoWindows, context: Context, rng: np.random.Generator
     ) -> Tokens:
-        """Make a batch of pieces, some of them moved where windows come in two lengths."""
+        """Make a batch of pieces; with two window lengths, some of them start at a random position."""
         learned = context.config.position.name == "learned"
         if not learned or windows.short.length == windows.long.length:
             return tokens_of(flat, lengths)
@@ -89,13 +89,13 @@ class WindowTask(DocumentTask):
         return tokens_of(flat, lengths, positions=np.arange(len(flat)) + np.repeat(starts - before, lengths))
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Take as many windows as fit the budget."""
+        """Sample as many windows as fit the token budget."""
 
         def order(windows: Windows, seed: int) -> WindowSampler:
             if not windows.count:
                 raise UsageError(
                     f"the {store.folder.name} text has {len(store.values('ids')):,} tokens, fewer than one window of "
-                    f"{windows.length}: give more text, or lower data.max_length"
+                    f"{windows.length}: use more text, or lower data.max_length"
                 )
             number = max(1, min(tokens // windows.length, windows.count))
             return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
@@ -109,12 +109,12 @@ class WindowTask(DocumentTask):
 
 @dataclass(frozen=True, kw_only=True)
 class Hiding:
-    """How tokens are hidden.
+    """Settings of token masking.
 
     Attributes:
-        rate: share of the tokens that is hidden and predicted.
-        whole_words: hide whole words, not pieces of them.
-        pairs: read pairs of sentences that follow each other instead of windows, without a next-sentence objective.
+        rate: the share of tokens to mask and predict.
+        whole_words: mask whole words instead of word pieces.
+        pairs: read pairs of consecutive sentences instead of windows, without a loss on the pairs.
     """
 
     rate: float = 0.15
@@ -127,7 +127,7 @@ class Hiding:
 
 
 def framed(flat: Array, lengths: Array, specials: Mapping[str, int]) -> Array:
-    """Put the first and the last special token at the ends of pieces; one of less than three tokens stays as it is."""
+    """Replace the first and last token of each piece with [CLS] and [SEP]; pieces below three tokens are unchanged."""
     if "cls" not in specials or "sep" not in specials:
         return flat
     last = np.cumsum(lengths) - 1
@@ -137,10 +137,10 @@ def framed(flat: Array, lengths: Array, specials: Mapping[str, int]) -> Array:
 
 
 def hiding(settings: Hiding, context: Context) -> Hide:
-    """Return what hides tokens of a row, but never special ones: the damaged row, the places and the hidden tokens."""
+    """Return a function that masks random tokens, never special ones, and returns the row, positions and targets."""
     text = context.text
     if "mask" not in text.specials:
-        raise UsageError("masked tokens need a tokenizer with a mask token (tokenizer.specials = bert)")
+        raise UsageError("masking needs a tokenizer with a mask token (tokenizer.specials = bert)")
     special = np.array(sorted(set(text.specials.values())))
     plain = np.setdiff1d(np.arange(text.vocab_size), special)
 

@@ -1,11 +1,11 @@
-"""Masked language modelling: predict hidden tokens in packed windows, or in pairs of sentences (Devlin et al. 2019).
+"""Masked language modelling: predict masked tokens in packed windows or in sentence pairs (Devlin et al. 2019).
 
-a group of sentences   A1 A2 | B1 B2 B3                   cut at a place that is drawn for every batch
+a group of sentences   A1 A2 | B1 B2 B3                   split at a random place, drawn for every batch
 a true pair            [CLS] A1 A2 [SEP] B1 B2 B3 [SEP]   label 0
-another one            [CLS] A1 A2 [SEP] X3 X4    [SEP]   label 1, with the second half of a group of another document
+a false pair           [CLS] A1 A2 [SEP] X3 X4    [SEP]   label 1, with the second half from another document
 segments                 0   0  0    0   1  1       1
 
-ELECTRA's own code reads pairs too, all of them true ones and without a label (Clark et al. 2020).
+ELECTRA's original code reads pairs too, all of them true and without a label (Clark et al. 2020).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from qkv.tasks.exam import chunks
 from qkv.tasks.language import CHUNK, Hiding, WindowTask, framed, hiding
 
 AROUND = 3  # [CLS] and two [SEP]
-SHORT = 0.1  # of the groups of sentences
+SHORT = 0.1  # of the groups of sentences are shorter
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedSettings(Hiding):
-    """How tokens are hidden.
+    """Settings of masked language modelling.
 
     Attributes:
         next_sentence: read pairs of sentences and predict whether the second follows the first.
@@ -46,11 +46,11 @@ class MaskedSettings(Hiding):
 
 
 class MaskedTask(WindowTask):
-    """Hidden tokens in packed windows or, with `objective.next_sentence` or `objective.pairs`, in pairs of sentences.
+    """Masked tokens in packed windows or, with `objective.next_sentence` or `objective.pairs`, in sentence pairs.
 
-    Every piece of a text in a window begins and ends as a text does that is read later, [CLS] ... [SEP] (Liu et al.
-    2019, section 4.2): where a window cut it, these replace its first and its last token. The token budget of a batch
-    counts the true pairs; another second half may be longer or shorter.
+    Every piece of text in a window has the form [CLS] ... [SEP], as texts do at inference (Liu et al. 2019, section
+    4.2); if the window splits a text, these replace its first and last token. The token budget of a batch counts true
+    pairs; the second half of a false pair may be longer or shorter.
     """
 
     Settings: ClassVar[type[Any]] = MaskedSettings
@@ -58,24 +58,24 @@ class MaskedTask(WindowTask):
 
     @property
     def next_sentence(self) -> bool:
-        """Whether pairs have a label."""
+        """Whether sentence pairs have a label."""
         return bool(getattr(self.settings, "next_sentence", False))
 
     @property
     def paired(self) -> bool:
-        """Whether texts are pairs of sentences."""
+        """Whether the model reads sentence pairs."""
         return bool(self.settings.pairs or self.next_sentence)
 
     def allows(self, key: str) -> bool:
-        """Pairs of sentences have one length only."""
+        """Sentence pairs do not support data.short."""
         return super().allows(key) and not (key == "data.short" and self.paired)
 
     def model_heads(self) -> tuple[str, ...]:
-        """The head for pairs too, where they have a label."""
+        """Include the next-sentence head if pairs have a label."""
         return (*self.heads, "nsp") if self.next_sentence else self.heads
 
     def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
-        """Group the sentences of each document; documents with one sentence are left out and counted."""
+        """Group the sentences of each document; documents with one sentence are skipped and counted."""
         if not self.paired:
             yield from super().rows(examples, context)
             return
@@ -88,19 +88,19 @@ class MaskedTask(WindowTask):
                 for group in groups:
                     yield {"ids": np.concatenate(group), "sentences": [len(ids) for ids in group], "document": number}
         if not number:
-            why = "data.unit says what a document is: line, blank or file"
-            raise UsageError(f"{', '.join(self.data.train)} has no document of two sentences, which pairs need ({why})")
+            why = "data.unit defines a document: line, blank or file"
+            raise UsageError(f"{', '.join(self.data.train)} has no document with two sentences, as pairs need ({why})")
         if lone:
-            context.say(f"{lone} documents have fewer than two sentences and were left out")
+            context.say(f"{lone} documents have fewer than two sentences and were skipped")
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Take pairs of like length, which cost their special tokens too, or windows."""
+        """Sample windows, or pairs of similar length; the special tokens of a pair count too."""
         if not self.paired:
             return super().sampler(store, context, tokens=tokens, seed=seed, shuffle=shuffle)
         return BucketSampler(store.lengths("ids") + AROUND, tokens=tokens, seed=seed, shuffle=shuffle)
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Hide other tokens, and pair other halves, in every batch."""
+        """Mask tokens and pair halves at random in every batch."""
         return self._pairs(store, context) if self.paired else self._windows(store, context)
 
     def _windows(self, store: Store, context: Context) -> Collate:
@@ -117,8 +117,8 @@ class MaskedTask(WindowTask):
         hide, room, owners = hiding(self.settings, context), self._room(context), np.asarray(store.values("document"))
         cls, sep = (context.text.specials[role] for role in ("cls", "sep"))
         if self.next_sentence and owners[0] == owners[-1]:
-            where = f"the {store.folder.name} examples have one"
-            raise UsageError(f"next_sentence needs two documents or more with two sentences each, and {where}")
+            where = f"the {store.folder.name} examples have only one"
+            raise UsageError(f"next_sentence needs at least two documents with two sentences each, but {where}")
 
         def make(rows: Array, rng: np.random.Generator) -> Masked:
             first, second = halves(store, rows, np.full(len(rows), room), rng)
@@ -137,27 +137,27 @@ class MaskedTask(WindowTask):
         return make
 
     def _room(self, context: Context) -> int:
-        """Return the tokens of both sentences together."""
+        """Return the maximum number of tokens of both sentences together."""
         limit = limit_of(context, self.data.max_length)
         if (found := context.num_segments) < 2:
-            raise UsageError(f"pairs of sentences need a model with num_segments = 2, and this one has {found}")
+            raise UsageError(f"sentence pairs need a model with num_segments = 2, but this one has {found}")
         if limit < AROUND + 2:
-            raise UsageError(f"pairs of sentences need {AROUND + 2} tokens or more, got data.max_length {limit}")
+            raise UsageError(f"sentence pairs need at least {AROUND + 2} tokens, got data.max_length {limit}")
         if missing := {"cls", "sep"} - context.text.specials.keys():
             kind = "(tokenizer.specials = bert)"
-            raise UsageError(f"pairs of sentences need a tokenizer with a {min(missing)} token {kind}")
+            raise UsageError(f"sentence pairs need a tokenizer with a {min(missing)} token {kind}")
         return limit - AROUND
 
     def objective(self) -> Any:
-        """Cross-entropy of the hidden tokens, and of the pairs where they have a label."""
+        """Return cross-entropy over the masked tokens, and over the pairs if they have a label."""
         return MaskedToken(next_sentence=self.next_sentence)
 
 
 def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> Iterator[list[Array]]:
-    """Put sentences that follow each other together: as many as fit, at least two, none of them over half the room.
+    """Group consecutive sentences: as many as fit into `room` tokens, but at least two; none is longer than half of it.
 
-    Some groups have less room than that, as in BERT's own code, since what is read later is often short. A last
-    sentence that stands alone is left out.
+    As in BERT's original code, some groups are shorter, since texts at inference are often short. A single last
+    sentence is skipped.
     """
 
     def drawn() -> int:
@@ -176,7 +176,7 @@ def grouped(sentences: Sequence[Array], room: int, rng: np.random.Generator) -> 
 
 
 def elsewhere(owners: Array, rows: Array, rng: np.random.Generator) -> Array:
-    """Draw for each row one of another document, all of them equally likely; a document's rows lie together."""
+    """Draw a row of another document for each row, uniformly; the rows of a document are contiguous."""
     mine = owners[rows]
     first, last = owners.searchsorted(mine, "left"), owners.searchsorted(mine, "right")
     drawn = rng.integers(len(owners) - (last - first))
@@ -184,11 +184,11 @@ def elsewhere(owners: Array, rows: Array, rng: np.random.Generator) -> Array:
 
 
 def halves(store: Store, rows: Array, space: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Cut each group between two of its sentences.
+    """Split each group between two of its sentences.
 
     Returns:
-        Where the first halves begin and how many tokens they have, and so the second ones: as many whole sentences as
-        fit into `space`, or else the beginning of one. Shape: [B, 2] each.
+        The start and length of the first halves and of the second halves. A second half has as many whole sentences as
+        fit into `space`, or the beginning of one if none fits. Shape: [B, 2] each.
     """
     starts, sizes = store.stretches("ids", rows)
     lengths, counts = store.gather("sentences", rows)
@@ -202,7 +202,7 @@ def halves(store: Store, rows: Array, space: Array, rng: np.random.Generator) ->
 
 
 def _joined(flat: Array, sizes: Array, cls: int, sep: int) -> Array:
-    """Put [CLS] before each first half and [SEP] after each half; `sizes` are those of the halves with them."""
+    """Put [CLS] before each first half and [SEP] after each half; `sizes` includes these tokens."""
     last = np.cumsum(sizes) - 1
     first = (last - sizes + 1)[::2]
     ids, plain = np.full(sizes.sum(), sep), np.ones(sizes.sum(), dtype=bool)
@@ -212,7 +212,7 @@ def _joined(flat: Array, sizes: Array, cls: int, sep: int) -> Array:
 
 
 def _encoded(texts: Sequence[str], context: Context, most: int) -> Iterator[list[Array]]:
-    """Give the sentences of each document that has two, as ids; one of more than `most` tokens becomes several."""
+    """Yield the sentences of each document with at least two, as ids; sentences above `most` tokens are split."""
     cut = [[sentence for sentence, _ in split_sentences(text) if sentence] for text in texts]
     special = {number for role, number in context.text.specials.items() if role != "unk"}
     found = iter(context.text.encode([sentence for document in cut for sentence in document]).ids)

@@ -1,4 +1,4 @@
-"""The order of a mixture: the orders of its parts side by side, and still one integer for a position."""
+"""The sampler of a mixture: it combines the samplers of its parts, and a position is still one integer."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 from qkv.data.order import Pick, Sampler, mix
 
-BITS = 64  # of a position for each part; Python's integers have no end
+BITS = 64  # of a position for each part; Python's integers are unbounded
 
 
 @dataclass(frozen=True, eq=False)
 class MixedSampler:
-    """A batch of each part at a time. A position holds the parts' positions behind each other, the first lowest.
+    """A batch of each part at a time. A position concatenates the positions of the parts, the first in the lowest bits.
 
-    The rows of a batch are pairs of a part's number and a row of it. An epoch ends when every part has been read to its
-    end; shorter parts have begun anew by then.
+    The rows of a batch are pairs of a part number and a row number. An epoch ends when every part has been read
+    completely; shorter parts have started over by then.
 
     Attributes:
-        parts: the order of each.
-        once: a part that was read to its end brings nothing more, so that each row is met once, for evaluation.
+        parts: the sampler of each part.
+        once: stop each part at its end, so that each row is read once, for evaluation.
     """
 
     parts: tuple[Sampler, ...]
@@ -42,11 +42,11 @@ class MixedSampler:
         )
 
     def epoch_of(self, position: int) -> int:
-        """Return how often every part has been read to its end."""
+        """Return how many times every part has been read completely."""
         return min(part.epoch_of(place) for part, place in zip(self.parts, self._places(position), strict=True))
 
     def fraction(self, position: int) -> float:
-        """Return how many epochs of the slowest part lie before a position."""
+        """Return how many epochs of the slowest part are done at a position."""
         return min(part.fraction(place) for part, place in zip(self.parts, self._places(position), strict=True))
 
     def _places(self, position: int) -> list[int]:

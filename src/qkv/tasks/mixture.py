@@ -1,10 +1,10 @@
-"""Several tasks on one model: a batch of each at every step, the losses weighted and added.
+"""Multi-task training: every step takes a batch of each task and sums the weighted losses.
 
 [data]               train = ["notes.txt", "topics.tsv"]
 [data.mix]           masked.files = ["*.txt"]    classify.files = ["*.tsv"]
 [objective.mix]      masked.weight = 1.0         classify.weight = 0.5
 
-Each part is a task with files, settings and stores of its own.
+Each part is a task with its own files, settings and stores.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Weighted:
 
 
 class MixtureTask(Task):
-    """A task over other tasks; a tokenizer trained for it has BERT's special tokens."""
+    """A task made of other tasks; a tokenizer trained for it has BERT's special tokens."""
 
     known: ClassVar[Mapping[str, type[Task]]] = {}  # the tasks that can be parts; tasks/table.py fills it in
     mixable: ClassVar[bool] = False
@@ -47,7 +47,7 @@ class MixtureTask(Task):
 
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Self:
-        """Give each part its files, its settings and its weight."""
+        """Create each part with its files, settings and weight."""
         if other := objective.keys() - {"mix"}:
             raise unknown("key of a mixture's objective", min(other), ["mix"])
         settings, tables = (
@@ -61,24 +61,24 @@ class MixtureTask(Task):
         for name, table in settings.items():
             weight = table.pop("weight", None)
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise UsageError(f"objective.mix.{name}.weight must be a number from 0 up, got {weight!r}")
+                raise UsageError(f"objective.mix.{name}.weight must be a number of at least 0, got {weight!r}")
             parts[name] = Weighted(cls.known[name].read(table, own_data(data, name, tables[name])), float(weight))
         return cls(parts, data)
 
     def parts(self) -> Mapping[str, Task]:
-        """Return the parts in the order of their names, which a data position relies on."""
+        """Return the parts sorted by name, since data positions depend on their order."""
         return {name: part.task for name, part in self.settings.items()}
 
     def allows(self, key: str) -> bool:
-        """A key is allowed where a part understands it; parts have windows of one length only."""
+        """A key is allowed if a part supports it, except data.short."""
         return key != "data.short" and any(task.allows(key) for task in self.parts().values())
 
     def model_heads(self) -> tuple[str, ...]:
-        """The heads of all parts."""
+        """Return the heads of all parts."""
         return tuple(dict.fromkeys(head for task in self.parts().values() for head in task.model_heads()))
 
     def check_model(self, model: nn.Module, context: Context) -> None:
-        """Check for each part."""
+        """Check the model for each part."""
         for task in self.parts().values():
             task.check_model(model, context)
 
@@ -99,21 +99,23 @@ class MixtureTask(Task):
         return self.parts()[name].texts(inner)
 
     def survey(self, examples: Iterable[tuple[str, Any]], say: Say) -> dict[str, Any]:
-        """Survey each part; one of them may have labels."""
+        """Survey each part; only one of them may have labels."""
         del examples
         found = {name: task.survey(task.examples(task.data.train), say) for name, task in self.parts().items()}
         having = [name for name, facts in found.items() if facts.get("labels")]
         if len(having) > 1:
-            raise UsageError(f"a model has one set of classes, and {' and '.join(having)} of the mixture have one each")
+            raise UsageError(
+                f"a model has one set of classes, but the parts {' and '.join(having)} each have their own"
+            )
         return {key: value for facts in found.values() for key, value in facts.items()}
 
     def folder_facts(self, context: Context) -> dict[str, Any]:
-        """What the parts tell."""
+        """Return the folder facts of all parts."""
         found = [task.folder_facts(context) for task in self.parts().values()]
         return {key: value for facts in found for key, value in facts.items()}
 
     def sampler(self, store: Stores, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Take a batch of each part at a time, each with its share of the tokens; to evaluate, each part once."""
+        """Sample a batch of each part at a time, which share the token budget; in evaluation, read each part once."""
         share = max(1, tokens // len(self.parts()))
         orders = [
             task.sampler(store[name], context, tokens=share, seed=seed, shuffle=shuffle)
@@ -132,13 +134,13 @@ class MixtureTask(Task):
         return make
 
     def objective(self) -> Mixture:
-        """The losses of all parts, by their weights."""
+        """Return the weighted losses of all parts."""
         return Mixture({name: (part.task.objective(), part.weight) for name, part in self.settings.items()})
 
     def after_training(
         self, found: Folder, model: Any, context: Context, train: Stores, valid: Stores
     ) -> Folder | None:
-        """Let each part finish the model in turn."""
+        """Run `after_training` of each part in turn."""
         changed = None
         for name, task in self.parts().items():
             finished = task.after_training(changed or found, model, context, train[name], valid[name])

@@ -1,8 +1,8 @@
-"""Perplexity of a language model on text that is cut as training and validation cut it.
+"""Perplexity of a language model on text that is split as in training and validation.
 
-documents ─► tokens ─► windows over the stream of documents ─► pieces: no window sees across the end of a document
+documents ─► tokens ─► windows over the stream of documents ─► pieces: attention never crosses the end of a document
 
-The first token of a piece has nothing before it and is not predicted, so its words and bytes are not counted either.
+The first token of a piece has no context and is not predicted, so its words and bytes are not counted either.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from qkv.tasks.base import Task
 from qkv.tasks.exam import Exam, chunks
 from qkv.tokenizers.windows import Window
 
-ROWS = 256  # tokens whose scores over the whole vocabulary are held at a time
+ROWS = 256  # tokens whose logits are held in memory at a time
 _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a document that lies in one window.
+    """The part of a document in one window.
 
     Attributes:
         document: the number of the document.
         ids: the tokens.
-        words: how many words begin in the tokens after the first.
-        bytes: how many bytes of UTF-8 these tokens stand for.
+        words: the number of words that start after the first token.
+        bytes: the number of UTF-8 bytes of the tokens after the first.
     """
 
     document: int
@@ -46,7 +46,7 @@ class Piece:
 
 
 def score_text(task: Task, exam: Exam) -> list[Score]:
-    """Score how well the model predicts each token, per token, word and byte."""
+    """Compute the perplexity of the model per token, word and byte."""
     model, data, metric = exam.model, task.data, Perplexity()
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     for _, several in groupby(_scored(task, exam, window), key=lambda found: found[0].document):
@@ -64,9 +64,9 @@ def _scored(task: Task, exam: Exam, window: int) -> Iterator[tuple[Piece, float]
 
 
 def _pieces(task: Task, exam: Exam, window: int) -> Iterator[Piece]:
-    """Cut the stream of documents into windows, and these where a document ends.
+    """Split the stream of documents into windows, and windows at the ends of documents.
 
-    The last window, which is not full, counts too; validation leaves out what does not fill a batch.
+    The last, partial window counts too; validation drops windows that do not fill a batch.
     """
     room = window
     for number, (ids, words, sizes) in enumerate(_documents(task, exam)):
@@ -78,10 +78,10 @@ def _pieces(task: Task, exam: Exam, window: int) -> Iterator[Piece]:
 
 
 def _documents(task: Task, exam: Exam) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Give the tokens of each document, and how many words and bytes belong to each token."""
+    """Yield the tokens of each document, and the number of words and bytes of each token."""
     tokenizer = exam.model.tokenizer
     if tokenizer is None:
-        raise UsageError("perplexity is measured on text, and this model has no tokenizer")
+        raise UsageError("perplexity is measured on text, but this model has no tokenizer")
     end = tokenizer.specials.get("end") if exam.ends else None
     for chunk in exam.chunks(task.examples(exam.paths, exam.skipped), 16):
         texts = [document.text for document in chunk]
@@ -94,7 +94,7 @@ def _documents(task: Task, exam: Exam) -> Iterator[tuple[list[int], list[int], l
 
 
 def _counts(text: str, encoded: Window) -> tuple[list[int], list[int]]:
-    """Assign the words and bytes of a text to its tokens: a token owns the text from the previous token to its end."""
+    """Assign words and bytes of a text to its tokens: a token owns the text from the previous token to its own end."""
     ends = list(accumulate((end for _, end in encoded.spans), max))
     if ends:
         ends[-1] = len(text)
@@ -110,7 +110,7 @@ def _counts(text: str, encoded: Window) -> tuple[list[int], list[int]]:
 
 
 def _surprises(model: Any, ids: Sequence[list[int]]) -> list[float]:
-    """Return -log p of each sequence, of all tokens but the first, each given those before it."""
+    """Return -log p of each sequence: of all tokens but the first, each given the tokens before it."""
     wanted: list[torch.Tensor] = []
 
     def states(batch: Any) -> Hidden:

@@ -1,4 +1,4 @@
-"""Regression: a number for each text or pair of texts."""
+"""Regression: one number per text or pair of texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from qkv.tasks.text_table import TextTableTask, columns
 
 
 class RegressTask(TextTableTask):
-    """A number for each example, by squared error."""
+    """One number per example, trained with squared error."""
 
     Settings: ClassVar[type[Any]] = Regress
     heads: ClassVar[tuple[str, ...]] = ("pool", "regress")
@@ -34,7 +34,7 @@ class RegressTask(TextTableTask):
         return rated(list(paths), **columns(self.data), bad=self.data.bad, skipped=skipped)
 
     def rows(self, examples: Iterable[Rated], context: Context) -> Iterator[Row]:
-        """Tokenise texts and keep the numbers."""
+        """Tokenise texts and store the numbers."""
         for chunk in chunks(examples, CHUNK):
             for example, row in zip(chunk, self.encoded(chunk, context), strict=True):
                 yield row | {"score": float(example.score)}
@@ -51,11 +51,11 @@ class RegressTask(TextTableTask):
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score models that give a number."""
+        """Whether the model predicts a number."""
         return has_head(model, "regress")
 
     def score(self, exam: Exam) -> list[Score]:
-        """Score a number for each text."""
+        """Score the number predicted for each text."""
         found = self.classified(exam, self.examples(exam.paths, exam.skipped))
         said = ((score, example.score) for example, score in found)
         return graded([Pearson(), Spearman(), MeanSquaredError()], said)

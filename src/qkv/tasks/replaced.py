@@ -1,4 +1,4 @@
-"""ELECTRA: a small generator fills hidden tokens, and the discriminator tells which were replaced."""
+"""ELECTRA: a small generator fills masked tokens, and the discriminator predicts which tokens were replaced."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from qkv.tasks.language import Hiding
 from qkv.tasks.masked import MaskedTask
 from qkv.tasks.start import transfer
 
-GENERATOR = "generator"  # its folder, beside the discriminator
+GENERATOR = "generator"  # its folder, inside the folder of the discriminator
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedSettings(Hiding):
-    """How tokens are hidden, and what fills them.
+    """Settings of masking and of the generator.
 
     Attributes:
-        generator_share: how wide the generator is, as a share of the discriminator.
-        weight: λ, the weight of the discriminator's loss, which is much smaller than the generator's.
-        temperature: of the draw of fillers; near 0 the generator's best guess is taken.
+        generator_share: the width of the generator relative to the discriminator.
+        weight: λ, the weight of the discriminator's loss, which is much smaller than the generator's loss.
+        temperature: the sampling temperature of the generator. Near 0, it always fills in its best guess.
     """
 
     generator_share: float = 0.25
@@ -42,42 +42,42 @@ class ReplacedSettings(Hiding):
 
 
 class ReplacedTask(MaskedTask):
-    """Both models learn at once and share their embeddings (Clark et al. 2020); batches are those of masked tokens."""
+    """Both models train together and share their embeddings (Clark et al. 2020), on batches of masked tokens."""
 
     Settings: ClassVar[type[Any]] = ReplacedSettings
     heads: ClassVar[tuple[str, ...]] = ("replaced",)
     mixable: ClassVar[bool] = False
 
     def build(self, config: Any) -> ElectraPair:
-        """Build the pair: the generator is as deep as the discriminator and `generator_share` as wide."""
+        """Build both models: the generator has the discriminator's depth and `generator_share` of its width."""
         if not isinstance(config, BertConfig):
-            raise UsageError("replaced tokens need a model of the family bert, for example the preset electra-small")
+            raise UsageError("ELECTRA needs a model of the family bert, for example the preset electra-small")
         return build_pair(generator=self.generator(config), discriminator=config)
 
     def check_model(self, model: nn.Module, context: Context) -> None:
-        """A pair has the heads that it needs."""
+        """Do nothing: the pair always has the heads it needs."""
 
     def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
-        """Start the discriminator from `model.init`, and the generator from the folder beside it where there is one."""
+        """Start the discriminator from `model.init`, and the generator from its subfolder if there is one."""
         assert isinstance(model, ElectraPair)
         transfer(model.discriminator, start)
         beside = path / GENERATOR
         if (beside / "config.json").is_file():
             transfer(model.generator, read_folder(beside))
         else:
-            context.say(f"{path} has no generator beside it: the generator begins with new weights")
+            context.say(f"{path} has no generator: the generator starts with random weights")
 
     def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
-        """Save the discriminator as the model, and the generator beside it."""
+        """Save the discriminator as the model, and the generator in a subfolder."""
         assert isinstance(model, ElectraPair)
         return {"": (config, model.discriminator), GENERATOR: (self.generator(config), model.generator)}
 
     def objective(self) -> Any:
-        """Both losses, the discriminator's 50 times as heavy by default."""
+        """Return both losses; the discriminator's has the weight 50 by default."""
         return ReplacedToken(weight=self.settings.weight, temperature=self.settings.temperature)
 
     def generator(self, config: BertConfig) -> BertConfig:
-        """Return the config of a narrower generator over the same embeddings."""
+        """Return the config of a narrower generator that shares the embeddings."""
         heads = max(1, round(config.num_heads * self.settings.generator_share))
         width = config.dim // config.num_heads * heads
         ff_dim = max(1, round(config.ff_dim * width / config.dim))

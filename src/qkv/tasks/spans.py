@@ -1,4 +1,4 @@
-"""Span corruption: predict hidden spans, each behind its sentinel (T5, Raffel et al. 2020)."""
+"""Span corruption: predict masked spans, each after its sentinel (T5, Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Damage = Callable[[Array, np.random.Generator], tuple[Array, Array]]
 
 @dataclass(frozen=True, kw_only=True)
 class Unsmoothed(Translate):
-    """Cross-entropy of the target, without label smoothing by default."""
+    """Cross-entropy over the target, without label smoothing by default."""
 
     smoothing: float = 0.0
 
 
 class SpansTask(WindowTask):
-    """An encoder reads the damaged text, a decoder predicts what is missing."""
+    """An encoder reads the corrupted text, and a decoder predicts the missing spans."""
 
     Settings: ClassVar[type[Any]] = Unsmoothed
     specials: ClassVar[str] = "t5"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
 
     def build(self, config: Any) -> nn.Module:
-        """Build a model that reads one text and writes another."""
+        """Build an encoder-decoder."""
         if not hasattr(config, "start_id"):
-            raise UsageError("a repair needs an encoder and a decoder (presets of t5, transformer, marian or rnn)")
+            raise UsageError("this task needs an encoder-decoder (presets of t5, transformer, marian or rnn)")
         return super().build(config)
 
     def damage(self, context: Context) -> Damage:
-        """Return a function from a text to what is read and what is predicted."""
+        """Return a function from a text to the source and the target."""
         end, sentinels = context.text.specials["end"], context.text.sentinels
         if not sentinels:
             raise UsageError("span corruption needs a tokenizer with sentinels (tokenizer.specials = t5)")
@@ -55,7 +55,7 @@ class SpansTask(WindowTask):
         return hide
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Damage each piece, differently in every batch."""
+        """Corrupt each piece at random in every batch."""
         windows, damage, start = self.windows(store, context), self.damage(context), context.config.start_id
 
         def make(rows: Array, rng: np.random.Generator) -> Translated:
@@ -68,7 +68,7 @@ class SpansTask(WindowTask):
 
 
 def without(piece: Array, special: list[int]) -> Array:
-    """Leave out tokens that mean something else here: the end of a document, and sentinels that a text spells out."""
+    """Remove tokens with a special meaning here: the end of a document, and sentinels that occur in the text itself."""
     return piece[~np.isin(piece, special)]
 
 

@@ -1,4 +1,4 @@
-"""Which training examples are held out for validation: by content, so that a split depends on nothing else."""
+"""Hold out training examples for validation. The split depends only on the content of the examples."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from qkv.data.bad_rows import BadRows
 from qkv.data.split import held_out, stratified
 from qkv.tasks.base import Task
 
-SEED = 0  # of the split; not the run's, so that runs with other seeds are validated on the same examples
+SEED = 0  # of the split, independent of the run's seed, so that all runs are validated on the same examples
 
 
 def splitter(task: Task) -> Callable[[Any], bool]:
-    """Return what tells whether an example is held out; examples with the same key stay together."""
+    """Return a function that decides whether to hold out an example; examples with the same key stay together."""
     share = task.data.held_out
     first = next(task.examples(task.data.train, BadRows()), None)
     if first is None or task.stratum(first) is None:
         return lambda example: held_out(task.key(example), share, SEED)
-    seen: list[int] = []  # a hash of each key, so that memory does not hold the texts
+    seen: list[int] = []  # a hash of each key, so that the texts are not kept in memory
 
     def classes() -> Iterator[tuple[str, str]]:
         for example in task.examples(task.data.train, BadRows()):
@@ -30,7 +30,7 @@ def splitter(task: Task) -> Callable[[Any], bool]:
 
 
 def validation_examples(task: Task) -> Iterator[Any]:
-    """Read the examples that a run is validated on."""
+    """Read the validation examples of a run."""
     if task.data.valid:
         return task.examples(task.data.valid)
     return filter(splitter(task), task.examples(task.data.train))

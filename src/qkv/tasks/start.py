@@ -1,4 +1,4 @@
-"""Starting from the weights of another model: shared tensors by name, the rows of labels by the labels' names."""
+"""Start from the weights of another model: tensors are matched by name, label rows by the names of the labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABELLED = ("heads.classify.", "heads.distilled.", "heads.tag.")  # parameters w
 
 
 def transfer(model: nn.Module, start: Folder, labels: Sequence[str] = ()) -> None:
-    """Copy what both models have. A label that the start does not know keeps its new row."""
+    """Copy the weights that both models have. A label that `start` does not have keeps its new row."""
     theirs = start.model.state_dict()
     rows = label_rows(start.labels, labels)
     with torch.no_grad():
@@ -29,7 +29,7 @@ def transfer(model: nn.Module, start: Folder, labels: Sequence[str] = ()) -> Non
 
 
 def label_rows(old: Sequence[str], new: Sequence[str]) -> Mapping[int, int]:
-    """Return for each new label that the old model knows its old row; LABEL_3, a default name, is known as 3 too."""
+    """Map the row of each new label to its row in the old model; the default name LABEL_3 also matches the label 3."""
     known = {name: row for row, name in enumerate(old)}
     found = {row: known.get(name, known.get(f"LABEL_{name}")) for row, name in enumerate(new)}
     return {row: place for row, place in found.items() if place is not None}

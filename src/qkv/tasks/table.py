@@ -46,7 +46,7 @@ MixtureTask.known = {name: task for name, task in TASKS.items() if task.mixable}
 
 
 def find_task(name: str) -> type[Task]:
-    """Return a task by its name, or a class of your own by "module:Class"; modules of this folder are found too."""
+    """Return a task by name, or your own class by "module:Class"; modules in the current folder are found too."""
     if ":" not in name:
         if name not in TASKS:
             raise unknown("task", name, TASKS)
@@ -65,5 +65,5 @@ def find_task(name: str) -> type[Task]:
 
 
 def read_task(name: str, objective: Mapping[str, Any], data: DataConfig) -> Task:
-    """Make the task of a recipe."""
+    """Create the task of a recipe."""
     return find_task(name).read(objective, data)

@@ -1,4 +1,4 @@
-"""Tagging: a tag for each word; words may be split into several tokens."""
+"""Tagging: one tag per word; a word can have several tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from qkv.tokenizers.dropout import Merges
 
 
 class TagTask(Task):
-    """The first token of a word carries its tag; the others have no target."""
+    """The first token of a word has the tag as its target; the others have no target."""
 
     Settings: ClassVar[type[Any]] = Tag
     heads: ClassVar[tuple[str, ...]] = ("tag",)
@@ -47,29 +47,29 @@ class TagTask(Task):
         return (" ".join(example.words),)
 
     def key(self, example: Tagged) -> str:
-        """Hold out by the words."""
+        """Hold out by words."""
         return sentence_key(" ".join(example.words))
 
     def survey(self, examples: Iterable[Tagged], say: Say) -> dict[str, Any]:
-        """Find every tag of the training sentences; the most usual one, O, comes first."""
+        """Collect the tags of the training sentences; O, the most frequent one, comes first."""
         del say
         found = {tag for example in examples for tag in example.tags}
         return {"labels": tuple(sorted(found, key=lambda tag: (tag != "O", tag)))}
 
     def rows(self, examples: Iterable[Tagged], context: Context) -> Iterator[Row]:
-        """Tokenise words and number their tags; a tag that training never saw makes a bad row."""
+        """Tokenise words and number their tags; a tag that does not occur in training makes a bad row."""
         number = {label: i for i, label in enumerate(context.labels)}
         limit = limit_of(context, self.data.max_length)
         known = known_only(examples, "tag", lambda example: example.tags, context, self.data.bad)
         for chunk in chunks(known, CHUNK):
             encoded = context.text.encode_words([example.words for example in chunk], max_length=limit)
             for example, ids, words in zip(chunk, encoded.ids, encoded.words, strict=True):
-                steps = zip([-1, *words[:-1]], words, strict=True)  # the word of each token and of the one before
+                steps = zip([-1, *words[:-1]], words, strict=True)  # the word of the previous token and of each token
                 tags = [number[example.tags[w]] if w >= 0 and w != before else IGNORED for before, w in steps]
                 yield {"ids": ids, "tags": tags}
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather tokens and tags; with data.dropout the words of training are split again at each reading."""
+        """Gather tokens and tags; with data.dropout, training words are tokenised again each time."""
         resplit = self._resplitting(store, context)
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
@@ -81,7 +81,7 @@ class TagTask(Task):
         return make
 
     def _resplitting(self, store: Store, context: Context) -> Resplit | None:
-        """Return what splits the words of a batch with some merges left out; None where nothing is dropped."""
+        """Return a function that tokenises the words of a batch with BPE-dropout, or None if it is off."""
         dropout = self.data.dropout
         if not check_bpe_dropout(dropout, context) or not drops(store, dropout):
             return None
@@ -100,11 +100,11 @@ class TagTask(Task):
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score taggers."""
+        """Whether the model is a tagger."""
         return has_head(model, "tag")
 
     def score(self, exam: Exam) -> list[Score]:
-        """Score whole entities, or each word where tags are plain (parts of speech)."""
+        """Score whole entities, or single words for plain tags such as parts of speech."""
         if exam.model.tags_entities:
             return graded([EntityF1()], (([iob2(tag) for tag in said], right) for said, right in self._tags(exam)))
         pairs = (both for said, right in self._tags(exam) for both in zip(said, right, strict=True))
@@ -123,7 +123,7 @@ Resplit = Callable[[Array, Array, Array, np.random.Generator], tuple[Array, Arra
 def _resplit(
     ids: list[int], tags: list[int], merges: Merges, dropout: float, random: Random
 ) -> tuple[list[int], list[int]]:
-    """Split each word of a sentence; the first token keeps the tag. The special tokens at both ends stay."""
+    """Tokenise each word of a sentence again; the first token keeps the tag. Special tokens at both ends stay."""
     starts = [0, *(i for i, tag in enumerate(tags) if tag != IGNORED), len(ids) - 1, len(ids)]
     found: list[int] = []
     named: list[int] = []

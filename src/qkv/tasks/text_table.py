@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, from the rows of a table: what classification and regression share."""
+"""Texts or pairs of texts from the rows of a table, for classification and regression."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Example = Classified | Rated
 
 
 def columns(data: DataConfig) -> dict[str, Any]:
-    """Return the columns and the format that a recipe names; those it does not name are recognised."""
+    """Return the columns and format that a recipe sets; missing ones are detected."""
     named = {"text": data.text, "second": data.second, "label": data.label, "format": data.format}
     return {key: value or None for key, value in named.items()}
 
 
 class TextTableTask(Task):
-    """One text or pair of texts in each row; the columns of a table are recognised."""
+    """One text or pair of texts per row; the columns of a table are detected."""
 
     keeps_length: ClassVar[bool] = True
     has_numbers: ClassVar[bool] = False  # the label column holds numbers
 
     def resolved(self, say: Say) -> Self:
-        """Find the columns that the recipe does not name in the first training file, and say which they are."""
+        """Detect columns that the recipe does not set in the first training file, and report them."""
         data = self.data
         if data.text and data.label:
             return self
         path = expand(data.train)[0]
         found = find_columns(path, **columns(data), number=self.has_numbers)
-        hint = ", by what stands in them; data.text and data.label say otherwise" if found.guessed else ""
+        hint = ", guessed from the values; set data.text and data.label to change this" if found.guessed else ""
         say(f"{path}: {found}{hint}")
         if not found.guessed:
             return self
@@ -50,11 +50,11 @@ class TextTableTask(Task):
         return (example.text,) if example.second is None else (example.text, example.second)
 
     def key(self, example: Example) -> str:
-        """Hold out by the text, or both texts of a pair."""
+        """Hold out by the text, or by both texts of a pair."""
         return sentence_key(f"{example.text}\n{example.second or ''}")
 
     def encoded(self, examples: Sequence[Example], context: Context) -> Iterator[dict[str, Any]]:
-        """Tokenise texts and pairs, cut to the longest length; segments are kept where the model has them."""
+        """Tokenise texts and pairs, truncated to the maximum length; segments are kept if the model has them."""
         limit, found = limit_of(context, self.data.max_length), dict[int, dict[str, Any]]()
         for paired in (False, True):
             some = [number for number, example in enumerate(examples) if (example.second is not None) == paired]
@@ -65,7 +65,7 @@ class TextTableTask(Task):
         return (found[number] for number in range(len(examples)))
 
     def classified(self, exam: Exam, examples: Iterable[Example]) -> Iterator[tuple[Any, Any]]:
-        """Yield examples with what the model's `classify` says of them."""
+        """Yield each example with the prediction of the model's `classify`."""
         for chunk in exam.chunks(examples):
             for paired in (False, True):
                 some = [example for example in chunk if (example.second is not None) == paired]

@@ -1,4 +1,4 @@
-"""Translation: aligned texts become sources, targets and what the decoder shall predict."""
+"""Translation: sources and targets from aligned texts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIDES = ("source", "target")
 
 
 class TranslateTask(Task):
-    """Sequence to sequence; one vocabulary serves both sides."""
+    """Sequence to sequence, with one vocabulary for both sides."""
 
     Settings: ClassVar[type[Any]] = Translate
     specials: ClassVar[str] = "translate"
@@ -56,11 +56,11 @@ class TranslateTask(Task):
         return example.source, example.target
 
     def key(self, example: Parallel) -> str:
-        """Hold out by the source, so that no source of validation is trained with another target."""
+        """Hold out by source, so that no validation source occurs in training with another target."""
         return sentence_key(example.source)
 
     def rows(self, examples: Iterable[Parallel], context: Context) -> Iterator[Row]:
-        """Tokenise both sides; pairs that are too long are left out and counted. BPE-dropout needs the texts too."""
+        """Tokenise both sides; pairs that are too long are skipped and counted. BPE-dropout also stores the texts."""
         left_out, keeps, limit = (
             0,
             check_bpe_dropout(self.data.dropout, context),
@@ -76,14 +76,14 @@ class TranslateTask(Task):
                 kept = {f"{side}_text": text_bytes(text) for side, text in zip(SIDES, texts, strict=True)}
                 yield dict(zip(SIDES, ids, strict=True)) | (kept if keeps else {})
         if left_out:
-            context.say(f"{left_out} pairs are longer than {limit} tokens and were left out")
+            context.say(f"{left_out} pairs are longer than {limit} tokens and were skipped")
 
     def lengths(self, store: Store) -> Array:
-        """Both sides cost; with BPE-dropout, what they cost without it."""
+        """Return the tokens of both sides, not counting the effect of BPE-dropout."""
         return store.lengths("source") + store.lengths("target")
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather both sides; the decoder reads its target one step late."""
+        """Gather both sides; the decoder reads its target shifted by one token."""
         again = drops(store, self.data.dropout)
 
         def make(rows: Array, rng: np.random.Generator) -> Translated:
@@ -97,11 +97,11 @@ class TranslateTask(Task):
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score encoder-decoders that predict tokens."""
+        """Whether the model is an encoder-decoder with a language modelling head."""
         return has_decoder(model) and has_head(model, "lm")
 
     def score(self, exam: Exam) -> list[Score]:
-        """Score translations; the signature tells the beam and the length penalty."""
+        """Score translations; the signature includes the beam size and the length penalty."""
         searched = f"beam:{exam.beam}|lp:{DecodingConfig().length_penalty}"
         found = graded([Bleu(), Bleu(lowercase=True), Chrf()], self._translations(exam))
         return [replace(score, signature=f"{score.signature}|{searched}") for score in found]
@@ -113,7 +113,7 @@ class TranslateTask(Task):
 
 
 def translated(source: tuple[Array, Array], target: tuple[Array, Array], start_id: int) -> Translated:
-    """Make a batch of sources and targets, each as ids and lengths."""
+    """Make a batch from sources and targets, each given as ids and lengths."""
     flat, lengths = target
     read = tokens_of(shifted(flat, lengths, start_id), lengths)
     return Translated(Pairs(tokens_of(*source), read), tokens_of(flat, lengths).ids)
@@ -122,7 +122,7 @@ def translated(source: tuple[Array, Array], target: tuple[Array, Array], start_i
 def _phrasebook(name: str) -> Iterator[Parallel]:
     part, _, count = name.removeprefix(BUILT_IN).partition(":")
     if part not in PARTS or not (count or "1").isdigit():
-        parts = "phrasebook:train:COUNT, phrasebook:valid or phrasebook:test, all or COUNT of them"
+        parts = "phrasebook:train:COUNT, phrasebook:valid[:COUNT] or phrasebook:test[:COUNT]"
         raise UsageError(f"{name!r} is not a part of the phrasebook (allowed: {parts})")
     pairs = split(int(count or 1), SEED, HELD_OUT)[PARTS.index(part)]
     for number, (source, target) in enumerate(islice(pairs, int(count) if count else None), 1):

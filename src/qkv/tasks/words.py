@@ -1,7 +1,7 @@
 """Word vectors from plain text.
 
-Each word against the words around it and words that are not (Mikolov et al. 2013), or all pairs of words against how
-often they meet (GloVe, Pennington et al. 2014).
+Either word2vec with negative sampling (Mikolov et al. 2013), or GloVe, which is fitted to the co-occurrence counts of
+all pairs of words (Pennington et al. 2014).
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from qkv.tasks.base import Array, Collate, Context, Row, has_head
 from qkv.tasks.exam import Exam, chunks
 from qkv.tasks.language import CHUNK, DocumentTask
 
-PIECE = 1000  # words: a longer document is cut, so that batches keep their budget
-CELLS = 256  # pairs of words in a row of GloVe's data
+PIECE = 1000  # words; longer documents are split, so that batches keep their token budget
+CELLS = 256  # pairs of words per row of GloVe's data
 KINDS = ("skip-gram", "cbow", "glove")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordSettings:
-    """The recipe's table `objective`.
+    """Settings of word vectors.
 
     Attributes:
-        kind: skip-gram (a word says each word around it), cbow (the words around a word say it) or glove (two words
-            say how often they meet).
-        window: the furthest word that counts as around.
-        negatives: words that are not there, for each that is; not for glove.
-        threshold: words more frequent than this are left out now and then; 0 keeps all, as glove does.
-        x_max: for glove, words that meet so often or more often weigh 1.
-        alpha: for glove, those that meet less often weigh (count / x_max) to this power.
+        kind: skip-gram (predict the context from a word), cbow (predict a word from its context) or glove (fit
+            co-occurrence counts).
+        window: the maximum distance of a context word.
+        negatives: negative samples per positive pair; not used by glove.
+        threshold: subsample words more frequent than this; 0 keeps all words, as glove does.
+        x_max: for glove, pairs with at least this count have weight 1.
+        alpha: for glove, rarer pairs have weight (count / x_max) to this power.
     """
 
     kind: str = "skip-gram"
@@ -63,29 +63,29 @@ class WordSettings:
             raise UsageError(f"window and negatives must be at least 1, got {self.window} and {self.negatives}")
         if self.threshold < 0 or self.x_max <= 0:
             raise UsageError(
-                f"threshold must not be below 0 and x_max must be above it, got {self.threshold:g}, {self.x_max:g}"
+                f"threshold must be at least 0 and x_max above 0, got {self.threshold:g} and {self.x_max:g}"
             )
 
 
 class WordsTask(DocumentTask):
-    """A tokenizer of whole words, two tables, and negative sampling or counts of pairs."""
+    """Two embedding tables over whole words, trained with negative sampling or co-occurrence counts."""
 
     Settings: ClassVar[type[Any]] = WordSettings
     specials: ClassVar[str] = "translate"
     mixable: ClassVar[bool] = False
 
     def build(self, config: Any) -> nn.Module:
-        """Build two tables; for GloVe with biases."""
+        """Build two embedding tables, with biases for GloVe."""
         if not isinstance(config, Word2VecConfig):
             raise UsageError("word vectors need a model of the family word2vec, for example the preset word2vec-small")
         return build_glove(config) if self.settings.kind == "glove" else super().build(config)
 
     def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
-        """Save the tables; of GloVe's, the sum."""
+        """Save both tables; for GloVe, their sum."""
         return super().saved(model.summed() if isinstance(model, Glove) else model, config)
 
     def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
-        """Yield pieces of text as word numbers; for GloVe, pairs of words in a random order."""
+        """Yield pieces of text as word ids; for GloVe, pairs of words in random order."""
         settings, pieces = self.settings, _pieces(examples, context)
         if settings.kind != "glove":
             yield from ({"ids": piece} for piece in pieces)
@@ -97,7 +97,7 @@ class WordsTask(DocumentTask):
             yield {"ids": cells.first[part], "others": cells.second[part], "counts": cells.counts[part]}
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Lay windows over each piece, and draw noise by how often words occur; or take pairs as they are."""
+        """Extract the contexts of each piece and draw negative samples by frequency; for GloVe, gather the pairs."""
         settings = self.settings
         if settings.kind == "glove":
             return lambda rows, _: _counted(store, rows)
@@ -116,24 +116,24 @@ class WordsTask(DocumentTask):
         return make
 
     def objective(self) -> SkipGram | Cbow | GloveLoss:
-        """Tell true words from noise, or predict how often two meet."""
+        """Return the loss: negative sampling, or a fit of co-occurrence counts."""
         if self.settings.kind == "glove":
             return GloveLoss(x_max=self.settings.x_max, alpha=self.settings.alpha)
         return Cbow() if self.settings.kind == "cbow" else SkipGram()
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
-        """Score word vectors."""
+        """Whether the model has word vectors."""
         return has_head(model, "context")
 
     def score(self, exam: Exam) -> list[Score]:
-        """One score for each file of analogies or of rated pairs."""
+        """Return one score per file of analogies or rated pairs."""
         vectors = exam.model.word_vectors
         return [score_file(path, vectors, exam.progress) for path in expand(exam.paths)]
 
 
 def _pieces(examples: Iterable[Document], context: Context) -> Iterator[list[int]]:
-    """Number the words; those the vocabulary lacks are left out, as in the authors' code."""
+    """Convert words to ids; out-of-vocabulary words are dropped, as in the authors' code."""
     special = set(context.text.specials.values())
     for chunk in chunks(examples, CHUNK):
         for ids in context.text.encode([document.text for document in chunk]).ids:
@@ -142,7 +142,7 @@ def _pieces(examples: Iterable[Document], context: Context) -> Iterator[list[int
 
 
 def _counted(store: Store, rows: Array) -> Counted:
-    """Make a batch of GloVe's pairs: each is read both ways, a word beside itself once."""
+    """Make a batch of GloVe pairs: each pair is used in both directions, a word paired with itself only once."""
     first, second, counts = (store.gather(name, rows)[0] for name in ("ids", "others", "counts"))
     two = first != second
     inputs, outputs = np.concatenate([first, second[two]]), np.concatenate([second, first[two]])

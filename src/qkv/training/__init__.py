@@ -1,1 +1,1 @@
-"""One loop for every recipe."""
+"""The training loop, shared by every recipe."""

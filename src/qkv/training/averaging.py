@@ -17,7 +17,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Add the weights after a step."""
+        """Update the average with the weights after a step."""
         self.steps += 1
         decay = min(self.decay, self.steps / (self.steps + 10))
         parameters = dict(model.named_parameters())

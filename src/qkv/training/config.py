@@ -56,7 +56,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check_range("train.seed", self.seed, 0, below=2**63)
-        check_range("train.workers", self.workers, 0, below=MOST_WORKERS + 1)  # each holds a batch
+        check_range("train.workers", self.workers, 0, below=MOST_WORKERS + 1)  # each worker holds a batch
         check_range("train.ema", self.ema, 0, below=1)
         for name in ("validate_every", "save_every", "patience", "carbon_intensity"):
             check_range(f"train.{name}", getattr(self, name), 0)

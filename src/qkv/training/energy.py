@@ -21,11 +21,11 @@ RAPL = Path("/sys/class/powercap")
 
 @dataclass(frozen=True)
 class Energy:
-    """What a run has used so far.
+    """The energy used by a run so far.
 
     Attributes:
         seconds: wall-clock time.
-        joules: by part (gpu, cpu).
+        joules: the energy by part (gpu, cpu).
         sources: the source of each part: NVML, RAPL or an estimate.
     """
 
@@ -48,7 +48,7 @@ class Energy:
 
 
 class Meter:
-    """Measures from its creation on; `before` is what earlier parts of the same run used."""
+    """Measures energy from its creation on; `before` is the energy used before the run was resumed."""
 
     def __init__(self, device: torch.device, before: Energy | None = None) -> None:
         self.device = device
@@ -57,7 +57,7 @@ class Meter:
         self.counters = self._read()
 
     def read(self) -> Energy:
-        """Return the energy since the run's first step."""
+        """Return the energy used since the run's first step."""
         seconds = time.perf_counter() - self.start
         joules, sources = dict(self.before.joules), {}
         now = self._read()
@@ -79,7 +79,7 @@ class Meter:
 
 
 def _rapl() -> float | None:
-    """Joules that all CPU packages have used since some moment, or None."""
+    """Return the energy counter of all CPU packages in joules, or None if it cannot be read."""
     try:
         files = [path / "energy_uj" for path in RAPL.glob("intel-rapl:?")]
         return sum(int(file.read_text()) for file in files) / 1e6 if files else None
@@ -88,7 +88,7 @@ def _rapl() -> float | None:
 
 
 def _nvml(index: int) -> float | None:
-    """Joules that a GPU has used since its driver was loaded, or None."""
+    """Return the joules that a GPU has used since its driver was loaded, or None if they cannot be read."""
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
         handle, millijoules = ctypes.c_void_p(), ctypes.c_ulonglong()

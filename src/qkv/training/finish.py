@@ -1,4 +1,4 @@
-"""The end of a run: the weights that stay, which must be finite."""
+"""The end of a run: write the final weights, which must be finite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qkv.training.run import Run
 
 
 def finish(run: Run) -> None:
-    """Write the final weights: with patience those of the best validation, else the last or averaged ones."""
+    """Write the final weights: with patience the best validated ones, otherwise the last or averaged ones."""
     if run.in_a_row >= run.step > 0:
         raise QkvError(f"none of the {run.step} steps had a finite loss: lower optim.lr (now {run.optim.lr:g})")
     disk.recover(run.best_folder)
@@ -32,7 +32,7 @@ def finish(run: Run) -> None:
 
 
 def check_weights(model: nn.Module, what: str) -> None:
-    """Stop at the first weight that is not a finite number."""
+    """Raise an error if any weight is not finite."""
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise QkvError(f"{what} is broken: {name} holds values that are not finite")
@@ -45,9 +45,9 @@ def _write(run: Run) -> None:
 
 
 def _copy_best(run: Run) -> None:
-    """Put the best model in the run's folder, and other models beside it, such as a generator, in theirs.
+    """Copy the best model to the run's folder, and other models, such as a generator, to their subfolders.
 
-    A run that is killed here does it again when it is resumed.
+    If the run is killed here, it repeats the copy when it is resumed.
     """
     best, place = run.best_folder, run.job.folder
     others = [folder for folder in best.iterdir() if (folder / WHOLE).is_file() and (folder / DIGESTS).is_file()]

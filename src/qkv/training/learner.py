@@ -10,10 +10,10 @@ from qkv.objectives.parts import Losses
 
 
 class Learner(nn.Module):
-    """What the loop calls, and what a distributed run wraps.
+    """The module that the loop calls and that a distributed run wraps.
 
-    Objectives call more of a model than its `forward` (`states_at`, `logits`), but DDP and FSDP2 hook into `forward`.
-    Here `forward` is the whole way from a batch to its losses.
+    Objectives call other methods of a model besides `forward` (`states_at`, `logits`), but DDP and FSDP2 hook into
+    `forward`. Here `forward` covers everything from a batch to its losses.
     """
 
     def __init__(self, model: nn.Module, objective: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a run says: metrics.jsonl, a tracker besides, a bar on standard error."""
+"""The output of a run: metrics.jsonl, an optional tracker, and a progress bar on standard error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ METRICS = "metrics.jsonl"
 
 
 class RunLog:
-    """Appends to metrics.jsonl and tells the tracker; on resuming, lines after the checkpoint are dropped."""
+    """Appends to metrics.jsonl and logs to the tracker. When a run resumes, lines after the checkpoint are dropped."""
 
     def __init__(
         self, folder: Path, config: LogConfig | None = None, *, from_step: int = 0, callbacks: Sequence[Callback] = ()
@@ -46,12 +46,12 @@ class RunLog:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of metrics.jsonl; the last one, if a crash cut it short, and damaged ones are left out."""
+    """Return the lines of metrics.jsonl, without damaged lines and without a last line that a crash cut short."""
     file = folder / METRICS
     lines = file.read_bytes().split(b"\n") if file.is_file() else []
     found = [line for line in map(_parsed, lines) if line is not None]
     if damaged := sum(1 for line in lines[:-1] if _parsed(line) is None):
-        warnings.warn(f"{file} is damaged: {damaged} lines cannot be read and are left out", stacklevel=2)
+        warnings.warn(f"{file} is damaged: {damaged} lines cannot be read and are skipped", stacklevel=2)
     return found
 
 
@@ -64,7 +64,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 class Display:
-    """A bar on a terminal; elsewhere a line now and then."""
+    """A progress bar on a terminal; otherwise a line from time to time."""
 
     def __init__(self, total: int, done: int, what: str) -> None:
         self.bar = Bar(what, total=total, done=done)
@@ -78,7 +78,7 @@ class Display:
         self.bar.__exit__()
 
     def step(self, step: int, facts: str) -> None:
-        """Show where the run stands."""
+        """Show the progress of the run."""
         self.bar.at(step, facts)
         if not self.bar.shown and (time.monotonic() - self.last > 10 or step == self.total):
             self.last = time.monotonic()

@@ -1,10 +1,10 @@
-"""The loop. One for every family, objective and recipe.
+"""The training loop, shared by every family, objective and recipe.
 
     batches ─► forward, backward (× accumulate) ─► clip ─► step ─► average
                                                      └─► log, validate, save, stop
 
-All that decides the next step is in `Run`, and `Run` is what a checkpoint holds: resuming continues bit for bit. The
-loop never waits for the device: what a step gave is read when the next one is under way.
+`Run` holds everything that determines the next step, and a checkpoint holds `Run`, so a resumed run is bit-identical.
+The loop never waits for the device: the results of a step are read while the next step is running.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from qkv.training.stopping import Stop
 from qkv.training.trackers import LogConfig
 from qkv.training.validation import check_best, overdue, validate
 
-PATIENCE = 5  # steps in a row whose loss or gradient is not finite, before the run rolls back
-ROLL_BACKS = 3  # before it gives up
-SAMPLE = 100  # batches from which the shape of recorded steps is taken
-FINISHED = ("done", "early")  # how a run ends that nobody stopped
-SLOWER = 0.5  # what the rate is multiplied by at each roll-back
+PATIENCE = 5  # consecutive steps with a non-finite loss or gradient before the run rolls back
+ROLL_BACKS = 3  # before the run gives up
+SAMPLE = 100  # batches that determine the static shape of recorded steps
+FINISHED = ("done", "early")  # the reasons of a run that was not interrupted
+SLOWER = 0.5  # each roll-back multiplies the learning rate by this
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing to go on with."""
+        """Whether the run is complete, so that there is nothing to resume."""
         return self.reason in FINISHED
 
 
 def train(
     job: Job, config: TrainConfig, optim: OptimConfig, log: LogConfig | None = None, *, resume: bool = False
 ) -> Outcome:
-    """Train a model to the end, or until it is asked to stop."""
+    """Train a model to the end, or until a signal stops the run."""
     run = Run(job, config, optim)
     check_weights(job.model, "the model to start from")
     found = newest_checkpoint(run.root, job.say) if resume else None
@@ -77,7 +77,7 @@ def train(
         finish(run)
     else:
         run.save()
-        job.say(f"{reason}: saved at step {run.step} of {job.total}; go on with --resume")
+        job.say(f"{reason}: saved at step {run.step} of {job.total}; continue with --resume")
     return Outcome(reason, run.step, run.best, run.meter.read().report(config.carbon_intensity))
 
 
@@ -97,7 +97,7 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
         logs, validates, saves = (last or run.step % n == 0 for n in (config.log_every, validating, saving))
         if not _settle(run, waiting, tally, but=0 if logs or validates or saves else 1):
             batches, waiting = _roll_back(run, show), []
-            recorder = recorder_of(run)  # the optimizer is a new one
+            recorder = recorder_of(run)  # rolling back creates a new optimizer
             continue
         show.step(run.step, tally.facts())
         if logs:
@@ -110,7 +110,7 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
 
 
 def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | None = None) -> StepResult:
-    """Take one optimizer step; one whose loss or gradient is not finite moves nothing."""
+    """Take one optimizer step. If the loss or gradient is not finite, the weights do not change."""
     micro = [next(batches) for _ in range(run.train.accumulate)]
     run.optimizer.set_rate(run.rate())
     if recorder is None:
@@ -125,7 +125,7 @@ def one_step(run: Run, batches: Iterator[tuple[Any, int]], recorder: Recorder | 
 
 
 def recorder_of(run: Run) -> Recorder | None:
-    """Return what records steps, where they can be."""
+    """Return a recorder for the steps of a run, or None if they cannot be recorded."""
     if run.train.compile == "no" or not run.recordable():
         return None
     shape = run.shape or StaticShape.of([batch for batch, _ in islice(run.job.batches(0), SAMPLE)])
@@ -140,9 +140,9 @@ def recorder_of(run: Run) -> Recorder | None:
 
 
 def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
-    """Sum the gradients of the micro-batches, each part divided once by its targets in all of them."""
+    """Sum the gradients of the micro-batches; each part of the loss is divided by its targets in all micro-batches."""
     objective, sums = run.job.objective, dict[str, torch.Tensor]()
-    counts = _counts(objective, micro) if len(micro) > 1 else None  # one batch by itself counts as it goes
+    counts = _counts(objective, micro) if len(micro) > 1 else None  # a single batch brings its own counts
     for batch in micro:
         parts = run.losses(ready(batch))
         for name, part in parts.items():
@@ -153,16 +153,16 @@ def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
 
 
 def _update(run: Run, losses: dict[str, torch.Tensor]) -> tuple[tuple[str, ...], torch.Tensor]:
-    """Move the weights; returns the losses and the norm of the gradient."""
+    """Update the weights; return the losses and the gradient norm."""
     norm = run.optimizer.norm()
     values = torch.stack([*losses.values(), norm])
-    sound = values.sum()  # not finite if any of them is not
+    sound = values.sum()  # not finite if any value is not finite
     run.optimizer.step(torch.where(sound.isfinite(), norm, sound))
     return tuple(losses), values
 
 
 def _settle(run: Run, waiting: list[StepResult], tally: RunningMeans, but: int = 0) -> bool:
-    """Read what steps gave, all `but` the newest; false once too many in a row were not finite."""
+    """Read the results of all steps except the newest `but`; return False if too many in a row were not finite."""
     while len(waiting) > but:
         taken = waiting.pop(0)
         *losses, norm = taken.values.tolist()
@@ -184,16 +184,16 @@ def _counts(objective: Any, micro: list[Any]) -> dict[str, torch.Tensor]:
 
 
 def _roll_back(run: Run, show: Display) -> Iterator[tuple[Any, int]]:
-    """Go back to the last checkpoint with a lower rate, or give up."""
+    """Return to the last checkpoint with a lower learning rate, or give up."""
     found = newest_checkpoint(run.root, show.say)
     if found is None or run.roll_backs >= ROLL_BACKS:
         raise QkvError(
-            f"the loss is not finite since step {run.step - run.in_a_row} and {run.roll_backs} roll-backs did not "
-            f"help: lower optim.lr (now {run.optim.lr:g}) or raise optim.warmup"
+            f"the loss has not been finite since step {run.step - run.in_a_row} and {run.roll_backs} roll-backs "
+            f"did not help: lower optim.lr (now {run.optim.lr:g}) or raise optim.warmup"
         )
     skipped, roll_backs, slower, position = run.skipped, run.roll_backs + 1, run.slower * SLOWER, run.position
     run.restore(found)
-    # The same batches at a lower rate may fail again: go on with the data after them.
+    # The same batches may fail again even at a lower rate: continue with the data after them.
     run.skipped, run.roll_backs, run.slower, run.position, run.in_a_row = skipped, roll_backs, slower, position, 0
-    show.say(f"the loss is not finite: back to step {run.step} with {slower:g} of the rate")
+    show.say(f"the loss is not finite: back to step {run.step} with {slower:g} of the learning rate")
     return run.job.batches(run.position)

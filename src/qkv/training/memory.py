@@ -1,4 +1,4 @@
-"""Memory of a run on the CPU: what one step frees is kept for the next."""
+"""CPU memory of a run: keep the memory that one step frees for the next step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 
 
 def keep_memory() -> bool:
-    """Tell glibc not to hand freed memory back to the system; returns whether it is told.
+    """Configure glibc to keep freed memory instead of returning it to the system; return whether that worked.
 
-    It would at every step, and each page that is asked for again must first be cleared: some hundredths of a step's
-    time. Blocks of a GiB and more are still handed back.
+    Otherwise it returns memory at every step, and the system must clear each page before it is used again, which takes
+    a few percent of a step's time. Blocks of 1 GiB or more are still returned.
     """
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if library is None or not hasattr(library, "mallopt"):

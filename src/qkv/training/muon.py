@@ -1,6 +1,6 @@
-"""Muon (Jordan et al. 2024): momentum that is made orthogonal before each step.
+"""Muon (Jordan et al. 2024): orthogonalise the momentum before each step.
 
-Scaled as in Liu et al. 2025, so that a step is as large as AdamW's and both use the same rate.
+Updates are scaled as in Liu et al. 2025 to the size of AdamW's, so that both use the same learning rate.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ LIKE_ADAMW = 0.2
 
 
 class Muon(torch.optim.Optimizer):
-    """For matrices only.
+    """Muon, for matrices only.
 
-    Like torch's fused optimizers, a step divides the gradients by `grad_scale` and changes nothing if `found_inf` is 1;
-    the loop sets both.
+    As in torch's fused optimizers, a step divides the gradients by `grad_scale` and changes nothing if `found_inf` is
+    1. The loop sets both.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update every matrix; matrices of one shape are made orthogonal together."""
+        """Update every matrix; matrices of the same shape are orthogonalised as one batch."""
         del closure
         for group in self.param_groups:
             alike: dict[torch.Size, list[Tensor]] = {}
@@ -45,7 +45,7 @@ class Muon(torch.optim.Optimizer):
     def _move(self, parameters: list[Tensor], *, lr: float | Tensor, weight_decay: float, momentum: float) -> None:
         moved = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in parameters]
         pairs = [(p.grad, m) for p, m in zip(parameters, moved, strict=True) if p.grad is not None]
-        # if nothing may change, the gradient is the momentum itself, and the update is zero
+        # if found_inf is 1, the gradient is replaced by the momentum itself, and the update is zero
         grads = [torch.where(self.found_inf > 0, m, grad / self.grad_scale) for grad, m in pairs]
         torch._foreach_lerp_(moved, grads, 1 - momentum)
         ahead = torch._foreach_lerp(grads, moved, momentum)  # Nesterov momentum

@@ -89,7 +89,7 @@ class Optimizer:
         self.peak, self.clip = config.lr, config.clip
 
     def _groups(self, parameters: list[Tensor], weight_decay: float) -> list[dict[str, Any]]:
-        """Group parameters that have the same rate."""
+        """Group parameters that have the same learning rate."""
         by_share: dict[float, list[Tensor]] = {share: [] for share in self.rates}
         for parameter in parameters:
             by_share[self.shares[self.names[parameter]]].append(parameter)
@@ -97,31 +97,31 @@ class Optimizer:
         return [{"params": p, "weight_decay": weight_decay, "lr": self.rates[share]} for share, p in kept.items()]
 
     def set_rate(self, share: float) -> None:
-        """Set the rate of the next step to `share` of the peak, times each layer's own share."""
+        """Set the learning rate of the next step to `share` of the peak, times the share of each layer."""
         for of_layer, rate in self.rates.items():
             rate.fill_(self.peak * of_layer * share)
 
     def norm(self) -> Tensor:
-        """Return the norm of all gradients together. Shape: []."""
+        """Return the global gradient norm. Shape: []."""
         return nn.utils.get_total_norm([parameter.grad for parameter in self.names if parameter.grad is not None])
 
     def step(self, norm: Tensor) -> None:
-        """Update the weights, and drop the gradients.
+        """Update the weights and clear the gradients.
 
         Args:
-            norm: the norm of the gradients. If it is above `clip`, they are scaled down to it; if it is not finite, no
-                weight changes. Both happen inside the update on the device, without a wait or another pass.
+            norm: the gradient norm. If it is above `clip`, the gradients are scaled down to it; if it is not finite, no
+                weight changes. Both happen on the device as part of the update, without a sync or another pass.
         """
         scale = (norm / self.clip).clamp_min(1.0) if self.clip > 0 else torch.ones_like(norm)
         hold = (~norm.isfinite()).float()
         for optimizer in self.inner:
-            # what torch's GradScaler sets: a fused step divides its gradients, or does nothing
+            # the attributes that torch's GradScaler sets: a fused step divides the gradients, or does nothing
             optimizer.grad_scale, optimizer.found_inf = scale, hold  # type: ignore[attr-defined]
             optimizer.step()
         self.forget()
 
     def forget(self) -> None:
-        """Drop the gradients."""
+        """Clear the gradients."""
         for optimizer in self.inner:
             optimizer.zero_grad(set_to_none=True)
 
@@ -143,12 +143,12 @@ class Optimizer:
             if name not in known:
                 raise QkvError(f"the checkpoint's optimizer has a state for {name}, which this model does not have")
             parameter = known[name]
-            # torch keeps the step counter of a fused AdamW beside its parameter
+            # torch keeps the step counter of a fused AdamW on the device of its parameter
             owner[parameter].state[parameter][key] = value.to(parameter.device)
 
 
 def layer_shares(names: Iterable[str], decay: float) -> dict[str, float]:
-    """Return each parameter's share of the rate: 1 for heads and the last layer, `decay` times less for each below.
+    """Return each parameter's share of the learning rate: 1 for heads and the last layer, × `decay` per layer below.
 
     The lower layers of a trained model are general and should change least (Howard & Ruder 2018; Clark et al. 2020).
     """
@@ -158,7 +158,7 @@ def layer_shares(names: Iterable[str], decay: float) -> dict[str, float]:
 
 
 def _depth(name: str) -> int | None:
-    """Return 0 for embeddings, 1 for the lowest layer and so on; None for what is above the layers."""
+    """Return 0 for embeddings, 1 for the lowest layer and so on; None for parameters above the layers."""
     layer = re.search(r"\bblocks\.(\d+)\.", name)
     if layer:
         return int(layer[1]) + 1
@@ -166,5 +166,5 @@ def _depth(name: str) -> int | None:
 
 
 def _is_layer_matrix(name: str, parameter: Tensor) -> bool:
-    """Whether a parameter is a matrix inside a stack; AdamW takes tables and heads."""
+    """Whether a parameter is a matrix inside a stack of layers; AdamW updates embedding tables and heads."""
     return parameter.dim() == 2 and ".blocks." in name

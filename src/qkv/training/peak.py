@@ -1,4 +1,4 @@
-"""How much of a GPU's peak performance a run reaches."""
+"""Model FLOPs utilisation: the share of a GPU's peak performance that a run reaches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qkv.common.batch import move, size
 from qkv.nn.kernels import Call
 from qkv.training.run import Run
 
-# Dense bf16 operations per second from the data sheets; the longest matching name counts.
+# Dense bf16 operations per second from the data sheets; the longest matching name is used.
 PEAKS = {
     "B200": 2250e12,
     "H200": 989e12,
@@ -38,27 +38,27 @@ def peak_of(name: str) -> float | None:
 
 
 def work_per_unit(run: Run) -> float | None:
-    """Return the share of the peak that one token (or image) a second takes, or None off a GPU that is known."""
+    """Return the share of the peak that one token (or image) per second takes, or None if the GPU is not listed."""
     peak = peak_of(torch.cuda.get_device_name(run.device)) if run.device.type == "cuda" and run.bf16 else None
     if peak is None:
         return None
     try:
         batch = next(run.job.batches(0))[0]
         return operations(run, batch) / max(size(batch).amount, 1) / peak
-    except Exception:  # a number that is only shown must not stop a run
+    except Exception:  # this number is only displayed: failing to compute it must not stop a run
         return None
 
 
 def operations(run: Run, batch: Any) -> float:
-    """Count the operations of a step's products over one batch; backwards has twice as many as forwards.
+    """Count the matrix-product FLOPs of a step on one batch; the backward pass has twice as many as the forward pass.
 
-    Attention is counted by its formula, whatever kernel the model takes: torch's counter knows no ragged ones.
+    Attention is counted by its formula for every kernel, since torch's counter does not support ragged kernels.
     """
     devices = [run.device] if run.device.type == "cuda" else []
     with (
         torch.random.fork_rng(devices),
         torch.no_grad(),
-        torch.backends.cudnn.flags(enabled=False),  # nor does the counter know cuDNN's recurrent networks
+        torch.backends.cudnn.flags(enabled=False),  # the counter does not support cuDNN's recurrent networks either
         _counted(run.job.model) as attention,
         FlopCounterMode(display=False) as counter,
     ):
@@ -68,7 +68,7 @@ def operations(run: Run, batch: Any) -> float:
 
 @contextmanager
 def _counted(model: nn.Module) -> Iterator[list[int]]:
-    """Have attention count its products, q kᵀ and p v, in place of computing them."""
+    """Make attention count its products, q kᵀ and p v, instead of computing them."""
     found: list[int] = []
 
     def count(call: Call) -> Tensor:

@@ -1,4 +1,4 @@
-"""The state of a run: everything that decides its next step, and so everything that a checkpoint holds."""
+"""The state of a run: everything that determines its next step, and therefore everything that a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from qkv.training.precision import wants_bf16
 from qkv.training.schedule import rate
 
 COMPILES = ("auto", "record", "yes", "no")
-COMPILING_PAYS = 1e17  # products and sums of a run: some minutes of a large GPU, where compiling takes one
-MANY_STEPS = 8_000  # however small: compiled, a step has fewer kernels and takes some milliseconds less
-# Padded rows of scores would be copied where a kernel or a bias of our own needs them as they are.
+COMPILING_PAYS = 1e17  # FLOPs of a run: a few minutes on a large GPU, while compiling takes about one
+MANY_STEPS = 8_000  # pays off for any size: a compiled step has fewer kernels and is a few milliseconds faster
+# Padded rows of attention scores would have to be copied where our kernels or biases need them unpadded.
 COMPILING: dict[str, Any] = {"comprehensive_padding": False}
 
 
 def check_compile(mode: str, device: torch.device) -> None:
-    """Refuse to compile where it cannot be done."""
+    """Raise an error if train.compile is yes but the machine cannot compile."""
     if mode == "yes" and device.type == "cuda" and not buildable(device):
         raise UsageError(
-            "train.compile = yes needs Triton, a C compiler and Python's headers, and something of that is missing "
-            "here: use auto, record or no"
+            "train.compile = yes needs Triton, a C compiler and Python's headers, and at least one of them is missing: "
+            "use auto, record or no"
         )
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the loop is given.
+    """The inputs of the loop.
 
     Attributes:
-        model: on its device.
-        objective: (model, batch) to losses; `weights` of its parts, `counts(batch)` the targets of each.
-        batches: from a data position to (batch, position after it), without end.
-        total: optimizer steps in all.
-        folder: the run's.
-        valid: the validation batches, from the first each time, or None.
+        model: the model, on its device.
+        objective: maps (model, batch) to losses, with the `weights` of its parts and `counts(batch)`, their targets.
+        batches: maps a data position to an endless stream of (batch, position after it).
+        total: the total number of optimizer steps.
+        folder: the run's folder.
+        valid: returns the validation batches, starting from the first on each call, or None.
         finish: writes the model folder from the weights in the model.
         say: prints a line for the user.
         callbacks: called with the step and the values of each line of the log.
@@ -71,14 +71,14 @@ class Job:
 
 
 def ready(batch: Any) -> Any:
-    """Work out once, outside what is compiled, what layouts are asked for."""
+    """Compute the cached properties of layouts once, outside the compiled code."""
     for layout in layouts(batch):
         _ = layout.position_of
     return batch
 
 
 class Run:
-    """The state of a run: all that a checkpoint must hold."""
+    """The state of a run: everything that a checkpoint must hold."""
 
     def __init__(self, job: Job, train: TrainConfig, optim: OptimConfig) -> None:
         self.job, self.train, self.optim = job, train, optim
@@ -100,7 +100,7 @@ class Run:
     FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "best_step", "slower")
 
     def checkpoint(self) -> Checkpoint:
-        """Take everything down."""
+        """Return the state of the run as a checkpoint."""
         parts: dict[str, dict[str, Tensor]] = {
             "model": self.weights(),
             "optimizer": self.optimizer.tensors(),
@@ -118,7 +118,7 @@ class Run:
         return Checkpoint(self.step, parts, facts)
 
     def restore(self, found: Checkpoint) -> None:
-        """Become what a checkpoint holds."""
+        """Restore the state of a run from a checkpoint."""
         self.load(found.parts["model"])
         self.optimizer = Optimizer(self.job.model, self.optim)
         self.optimizer.restore(found.parts["optimizer"])
@@ -132,45 +132,45 @@ class Run:
         self.step = found.step
         for name in self.FACTS:
             setattr(self, name, found.facts.get(name))  # earlier versions did not write best_step
-        shape = found.facts.get("shape", found.facts.get("form"))  # its name before
+        shape = found.facts.get("shape", found.facts.get("form"))  # "form" in earlier versions
         self.shape = None if shape is None else StaticShape.read(shape)
         self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
 
     def weights(self) -> dict[str, Tensor]:
-        """Return every tensor of the model once: two models that share a table have it under one name."""
+        """Return every tensor of the model once: a table that two models share appears under one name."""
         model = self.job.model
         return {name: tensor.detach() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
-        """Put weights into the model, all of them."""
+        """Load a complete set of weights into the model."""
         if missing := self.weights().keys() - weights.keys():
             raise QkvError(f"the checkpoint lacks {min(missing)}")
         self.job.model.load_state_dict(dict(weights), strict=False)
 
     @property
     def root(self) -> Path:
-        """Where the checkpoints are."""
+        """The folder of the checkpoints."""
         return self.job.folder / "checkpoints"
 
     @property
     def best_folder(self) -> Path:
-        """Where the weights of the best validation are."""
+        """The folder of the best validated weights."""
         return self.job.folder / "best"
 
     def save(self) -> None:
-        """Write a checkpoint, then let the oldest go."""
+        """Write a checkpoint, then remove the oldest one."""
         write_checkpoint(self.root, self.checkpoint())
         keep_checkpoints(self.root, max(self.train.keep, self.train.average_last))
 
     def advance(self) -> None:
-        """Count a step that was taken."""
+        """Count a completed step."""
         self.step += 1
         if self.average is not None:
             self.average.update(self.job.model)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Have the moving average in the model for a while."""
+        """Use the moving average as the model's weights inside the `with` block."""
         if self.average is None:
             yield
             return
@@ -182,12 +182,12 @@ class Run:
             self.load(kept)
 
     def plain_losses(self, batch: Any) -> Losses:
-        """Compute the losses of a batch on the device, in bf16 where the run does, with the weights in fp32."""
+        """Compute the losses of a batch on the device, with autocast if the run uses bf16; weights stay in fp32."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
             return self.learner(batch)
 
     def recordable(self) -> bool:
-        """Whether its steps can be recorded: their shapes are fixed, and each is of one batch."""
+        """Whether steps can be recorded: shapes are static, and each step has one batch."""
         dtype = torch.bfloat16 if self.bf16 else torch.float32
         return self.train.accumulate == 1 and recordable(self.job.model, self.device, dtype)
 
@@ -200,6 +200,6 @@ class Run:
         return self.train.compile == "yes" or (self.train.compile == "auto" and pays and buildable(self.device))
 
     def rate(self) -> float:
-        """Return the share of the peak rate for the step at hand."""
+        """Return the learning rate of the current step as a share of the peak."""
         warmup = self.optim.warmup * self.job.total if self.optim.warmup < 1 else self.optim.warmup
         return self.slower * rate(self.optim.schedule, self.step + 1, warmup=int(warmup), total=self.job.total)

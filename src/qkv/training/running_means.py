@@ -1,4 +1,4 @@
-"""Results of training steps, and their means since the last line of the log."""
+"""Results of training steps, and their means since the last log line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qkv.common.batch import UNITS
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step: its losses and the norm of its gradient, still on the device, and its size."""
+    """The result of a step: its losses and gradient norm, still on the device, and its size."""
 
     names: tuple[str, ...]
     values: torch.Tensor
@@ -21,7 +21,7 @@ class StepResult:
 
 
 class RunningMeans:
-    """Running means since the last line of the log.
+    """Running means since the last log line.
 
     Args:
         work: the share of the device's peak that one unit per second takes, or None if it is not known.
@@ -46,7 +46,7 @@ class RunningMeans:
             self.sums[name] = self.sums.get(name, 0.0) + value
 
     def facts(self) -> str:
-        """Return the text of the progress bar; before the first step after a log line, the last text."""
+        """Return the text of the progress bar; right after a log line, the previous text."""
         if self.steps:
             share = "" if self.work is None else f"  {self.speed * self.work:.0%} of peak"
             self.text = f"loss {self.loss:.3f}  {self.speed:,.0f} {self.unit}/s{share}"
@@ -58,7 +58,7 @@ class RunningMeans:
         return self.size / (time.perf_counter() - self.start)
 
     def take(self) -> dict[str, float]:
-        """Return the means and start again."""
+        """Return the means and reset them."""
         means = {name: value / self.steps for name, value in self.sums.items()}
         means[f"{UNITS[self.unit]}_per_second"] = self.speed
         if self.work is not None:

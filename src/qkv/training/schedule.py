@@ -1,12 +1,12 @@
-"""The learning rate as a pure function of the step, as a share of its peak.
+"""Learning rate schedules: the share of the peak rate as a pure function of the step.
 
 inverse-sqrt   warm-up, then √(warmup / step) (Vaswani et al. 2017, eq. 3)
-linear         warm-up, then a straight line that would reach zero one step after the last
+linear         warm-up, then linear decay that would reach zero one step after the last
 cosine         warm-up, then half a cosine down to a tenth (Loshchilov & Hutter 2017)
 stable         warm-up, flat, and √-shaped decay over the last fifth (Hägele et al. 2024)
 constant       warm-up, then flat
 
-Every rate is positive at every step of a run, the last one included: a step with rate zero would be wasted.
+Every schedule is positive at every step, including the last one: a step with rate zero would be wasted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from qkv.common.errors import unknown
 
-FLOOR = 0.1  # of the peak: where the cosine ends
-COOLDOWN = 0.2  # of the steps: how long `stable` decays
+FLOOR = 0.1  # of the peak, at the end of the cosine
+COOLDOWN = 0.2  # of the steps, in which `stable` decays
 
 
 def _inverse_sqrt(step: int, warmup: int, _total: int) -> float:

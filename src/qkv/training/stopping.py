@@ -1,4 +1,4 @@
-"""Stopping when asked: the first signal lets the run save, a second interrupt stops at once."""
+"""Stopping by signal: after the first signal the run saves and stops; a second Ctrl-C stops it at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether someone asked the run to stop; handlers are in place within the `with` block."""
+    """Records a signal to stop the run; the handlers are installed inside the `with` block."""
 
     def __init__(self) -> None:
         self.asked: str | None = None
@@ -20,7 +20,7 @@ class Stop:
         for number in SIGNALS:
             try:
                 self._before[number] = signal.signal(number, self._hear)
-            except ValueError:  # not the main thread: signals are somebody else's
+            except ValueError:  # only the main thread can install signal handlers
                 break
         return self
 

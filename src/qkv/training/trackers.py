@@ -1,4 +1,4 @@
-"""What shows the numbers of a run besides metrics.jsonl: TensorBoard, Weights & Biases."""
+"""Experiment trackers, in addition to metrics.jsonl: TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class LogConfig:
 
 
 class Tracker(Protocol):
-    """What shows the numbers of a run."""
+    """An experiment tracker."""
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Take the numbers of a step."""
+        """Log the values of a step."""
 
     def close(self) -> None:
         """Flush."""
 
 
 def check_tracker(config: LogConfig) -> None:
-    """Stop a tracker that does not exist or is not installed, before anything heavy starts."""
+    """Raise an error for a tracker that does not exist or is not installed, before anything slow starts."""
     if config.track not in TRACKERS:
         raise unknown("tracker log.track", config.track, TRACKERS)
     if config.track in ("tensorboard", "wandb"):
@@ -51,7 +51,7 @@ def check_tracker(config: LogConfig) -> None:
 
 
 def tracker_of(config: LogConfig, folder: Path, from_step: int) -> Tracker | None:
-    """Open the tracker that a recipe asks for."""
+    """Open the tracker that a recipe selects."""
     check_tracker(config)
     return TRACKERS[config.track](config, folder, from_step)
 
@@ -76,7 +76,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases, with the recipe as its config; resuming goes on with the same one."""
+    """A run of Weights & Biases, with the recipe as its config. Resuming continues the same run."""
 
     def __init__(self, config: LogConfig, folder: Path, from_step: int) -> None:
         self.wandb = need("wandb", "log.track=wandb", EXTRA)
@@ -98,17 +98,17 @@ class WeightsAndBiases:
             return self.wandb.init(**self.asked, mode="online")
         except (self.wandb.Error, OSError) as error:
             kept = Path(self.asked["dir"], "wandb")
-            warnings.warn(f"Weights & Biases cannot be reached ({error}): {kept} keeps the numbers", stacklevel=2)
+            warnings.warn(f"Weights & Biases cannot be reached ({error}): metrics are kept in {kept}", stacklevel=2)
             return self._offline()
 
     def _offline(self) -> Any:
         try:
             return self.wandb.init(**self.asked, mode="offline")
         except (self.wandb.Error, OSError) as error:
-            raise QkvError(f"Weights & Biases cannot begin a run: {error}") from None
+            raise QkvError(f"Weights & Biases cannot start a run: {error}") from None
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Log a step; losses and validation of one step come one after the other."""
+        """Log a step; the losses and the validation of a step are two calls."""
         self.run.log(values, step=step)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Validation: the loss on examples held out, the best weights so far, and when to stop early."""
+"""Validation: the loss on held-out examples, the best weights so far, and early stopping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qkv.training.run import Run, ready
 def validate(run: Run, log: RunLog, show: Display) -> None:
     """Measure the validation loss with the averaged weights, and keep them if they are the best."""
     model = run.job.model.eval()
-    totals: dict[str, torch.Tensor] = {}  # on the device: it is asked once, at the end
+    totals: dict[str, torch.Tensor] = {}  # on the device; read once, at the end
     counts: dict[str, torch.Tensor] = {}
     with run.averaged():
         for batch in run.job.valid() if run.job.valid else ():
@@ -40,17 +40,17 @@ def validate(run: Run, log: RunLog, show: Display) -> None:
 
 
 def overdue(run: Run) -> bool:
-    """Whether validation has not improved for as long as the run may wait."""
+    """Whether the run's patience is used up: time for early stopping."""
     return bool(run.train.patience) and run.worse >= run.train.patience
 
 
 def check_best(run: Run) -> None:
-    """Look for damage in the best weights of a run that is resumed.
+    """Check the best weights of a resumed run for damage.
 
-    With patience the run ends with these weights, so it cannot be resumed without them. Without it they are only kept
-    for the user: the next validation writes new ones.
+    With patience, the run ends with these weights, so it cannot be resumed without them. Without patience they are only
+    kept for the user, and the next validation writes new ones.
     """
-    if run.best_step is None:  # there is none yet, or an earlier version wrote it without a manifest
+    if run.best_step is None:  # none yet, or an earlier version wrote them without a manifest
         return
     disk.recover(run.best_folder)
     reason = disk.damage(run.best_folder, DIGESTS)
@@ -63,7 +63,7 @@ def check_best(run: Run) -> None:
 
 
 def _keep(run: Run, loss: float) -> None:
-    """Write the best weights; the digests beside them tell later whether they are still as they were."""
+    """Write the best weights with their digests, so that damage is detected later."""
     run.best, run.best_step, run.worse = loss, run.step, 0
     with disk.no_space(str(run.best_folder)), disk.new_folder(run.best_folder) as work:
         run.job.finish(run.job.model, work)
