@@ -30,8 +30,8 @@ SAMPLES = {
     "glove.txt": GLOVE,
     "v.bin": BINARY,
     "no-feed.bin": BINARY.replace(b"\n", b"").replace(b"3 2", b"3 2\n", 1),
-    "v.txt.gz": gzip.compress(TEXT),
-    "v.bin.gz": gzip.compress(BINARY),
+    "v.txt.gz": gzip.compress(TEXT, mtime=0),
+    "v.bin.gz": gzip.compress(BINARY, mtime=0),
 }
 
 
@@ -104,7 +104,7 @@ def test_the_first_of_a_word_that_stands_twice_is_taken(tmp_path: Path) -> None:
         ("v.bin", BINARY[:-6], "truncated: word 3 of 3"),
         ("v.bin", b"no header", "does not begin with the word count"),
         ("v.bin", b"1 1\n\xff\xfe " + struct.pack("<f", 1.0), "word 1 is not UTF-8"),
-        ("v.txt.gz", gzip.compress(TEXT)[:-12], "truncated"),
+        ("v.txt.gz", gzip.compress(TEXT, mtime=0)[:-12], "truncated"),
     ],
 )
 def test_what_is_damaged_is_a_sentence(name: str, data: bytes, said: str, tmp_path: Path) -> None:

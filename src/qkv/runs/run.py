@@ -34,7 +34,7 @@ from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
-from qkv.runs.run_folder import claim, held
+from qkv.runs.run_folder import held, open_folder
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
@@ -56,7 +56,7 @@ def run_recipe(
 
 def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> Outcome:
     folder = Path(recipe.out)
-    new = claim(folder, recipe, resume)
+    new = open_folder(folder, recipe, resume)
     try:
         prepared = prepare(recipe, folder, say, own)
         model = prepared.model.to(where).train()

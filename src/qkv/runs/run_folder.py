@@ -58,7 +58,7 @@ def held(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def claim(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) -> bool:
+def open_folder(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) -> bool:
     """Set up the folder of a new run (True), or of a resumed run whose recipe, in the file `name`, is the same."""
     file = folder / name
     new = not file.is_file()

@@ -21,7 +21,7 @@ from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import claim, held
+from qkv.runs.run_folder import held, open_folder
 from qkv.tasks.table import find_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
@@ -40,7 +40,7 @@ def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, s
 
 def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
     folder = Path(recipe.out)
-    new = claim(folder, recipe, resume, "search.toml")
+    new = open_folder(folder, recipe, resume, "search.toml")
     try:
         if not (folder / "search.json").is_file():
             tries: dict[str, Try] = {}
