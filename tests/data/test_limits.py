@@ -248,7 +248,7 @@ def test_word_vectors_have_limits(folder):
     assert "word 1: the word is larger than 65536 bytes" in message(vectors("a.bin"))
     for name in ("b.bin", "b.txt"):
         (folder / name).write_bytes(b"1 99999999999999\nx 1")
-        assert message(vectors(name)) == f"{name} has vectors of 99,999,999,999,999 numbers; at most 1,048,576 are read"
+        assert message(vectors(name)) == f"{name} has vectors of size 99,999,999,999,999; the maximum is 1,048,576"
     (folder / "c.txt").write_bytes(b"x" + b" 1" * 2_200_000)
     assert message(vectors("c.txt")).startswith("c.txt:1: the line is larger than 4 MiB")
 

@@ -71,7 +71,7 @@ def test_every_table_gets_a_gradient_and_the_loss_falls_to_nothing_where_it_can(
     [
         ({"kind": "glvoe"}, "unknown objective.kind 'glvoe'; did you mean 'glove'"),
         ({"window": 0}, "at least 1, got 0 and 5"),
-        ({"x_max": 0.0}, "x_max must be above"),
+        ({"x_max": 0.0}, "x_max above 0, got 0.0001 and 0"),
     ],
 )
 def test_what_cannot_be_is_a_sentence(settings: dict[str, object], said: str) -> None:
