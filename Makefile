@@ -39,7 +39,7 @@ test-slow: $(READY)
 	$(PARALLEL) -m slow
 
 test-gpu: $(READY)
-	$(BIN)/pytest -m gpu --durations=15 tests/gpu
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m gpu --durations=15 tests/gpu
 
 test-kernels: $(READY)
 	$(PIP) triton
