@@ -122,7 +122,7 @@ class SelfAttention(_Attention):
         self.qkv = Linear(dim, sum(self.sizes), bias=bias)  # one product for all three
 
     def forward(self, x: Tensor, context: PassContext, placement: Placement, layer: int) -> Tensor:
-        """Shape: [T, D] -> [T, D], or [asked rows, D]."""
+        """Shape: [T, D] -> [T, D], or [selected rows, D]."""
         self.tap.begin(layer)
         q, k, v = (self._heads(part) for part in self._project(x, context.rows))
         q, k = placement.turn(q, k)

@@ -105,13 +105,13 @@ if HERE:
 
     @triton.jit
     def _gradient(
-        queries, keys, values, asked, table, lse, delta, seed, stream, i, j, q_length, k_length, scale, reach, side,
+        queries, keys, values, d_rows, table, lse, delta, seed, stream, i, j, q_length, k_length, scale, reach, side,
         causal: tl.constexpr, window: tl.constexpr, dropout: tl.constexpr,
     ):  # fmt: skip
         """The weights after dropout, and the gradient of the scores. Shape: [Q, K] each."""
         s = _scores(queries, keys, table, i, j, q_length, k_length, scale, reach, causal, window)
         p = tl.exp(s - lse[:, None])
-        dp = tl.dot(asked, tl.trans(values), input_precision="ieee")
+        dp = tl.dot(d_rows, tl.trans(values), input_precision="ieee")
         kept = p
         if dropout > 0:
             kept = _left(p, seed, stream, i, j, side, dropout)
@@ -135,7 +135,7 @@ if HERE:
         if first < q_length:
             i = first + tl.arange(0, Q)
             queries = _read(q, q_start, i, q_length, q_row, head, H, W)
-            asked = _read(d_out, q_start, i, q_length, N * H, head, H, W)
+            d_rows = _read(d_out, q_start, i, q_length, N * H, head, H, W)
             log_sum, less = _sums(lse, delta, q_start, i, q_length, head, N)
             found = tl.zeros([Q, W], tl.float32)
             end = k_length
@@ -146,7 +146,7 @@ if HERE:
                 keys = _read(k, k_start, j, k_length, k_row, head, H, W)
                 values = _read(v, k_start, j, k_length, v_row, head, H, W)
                 _, ds = _gradient(
-                    queries, keys, values, asked, table + head * (2 * reach + 1), log_sum, less, seed, b * N + head, i,
+                    queries, keys, values, d_rows, table + head * (2 * reach + 1), log_sum, less, seed, b * N + head, i,
                     j, q_length, k_length, scale, reach, side, causal, window, dropout)  # fmt: skip
                 found += tl.dot(ds.to(keys.dtype), keys, input_precision="ieee")
             _write(d_q, found * scale, q_start, i, q_length, N * H, head, H, W)
@@ -170,12 +170,12 @@ if HERE:
             for at in range(begin, q_length, Q):
                 i = at + tl.arange(0, Q)
                 queries = _read(q, q_start, i, q_length, q_row, head, H, W)
-                asked = _read(d_out, q_start, i, q_length, N * H, head, H, W)
+                d_rows = _read(d_out, q_start, i, q_length, N * H, head, H, W)
                 log_sum, less = _sums(lse, delta, q_start, i, q_length, head, N)
                 kept, ds = _gradient(
-                    queries, keys, values, asked, table + head * (2 * reach + 1), log_sum, less, seed, b * N + head, i,
+                    queries, keys, values, d_rows, table + head * (2 * reach + 1), log_sum, less, seed, b * N + head, i,
                     j, q_length, k_length, scale, reach, side, causal, window, dropout)  # fmt: skip
-                found_v += tl.dot(tl.trans(kept.to(asked.dtype)), asked, input_precision="ieee")
+                found_v += tl.dot(tl.trans(kept.to(d_rows.dtype)), d_rows, input_precision="ieee")
                 found_k += tl.dot(tl.trans(ds.to(queries.dtype)), queries, input_precision="ieee")
             _write(d_k, found_k * scale, k_start, j, k_length, N * H, head, H, W)
             _write(d_v, found_v, k_start, j, k_length, N * H, head, H, W)
@@ -200,12 +200,12 @@ if HERE:
                 j = at + place
                 i = j - diagonal * B - shift
                 queries = _read(q, q_start, i, q_length, q_row, head, H, W)
-                asked = _read(d_out, q_start, i, q_length, N * H, head, H, W)
+                d_rows = _read(d_out, q_start, i, q_length, N * H, head, H, W)
                 log_sum, less = _sums(lse, delta, q_start, i, q_length, head, N)
                 keys = _read(k, k_start, j, k_length, k_row, head, H, W)
                 values = _read(v, k_start, j, k_length, v_row, head, H, W)
                 _, ds = _gradient(
-                    queries, keys, values, asked, table + head * (2 * reach + 1), log_sum, less, seed, b * N + head, i,
+                    queries, keys, values, d_rows, table + head * (2 * reach + 1), log_sum, less, seed, b * N + head, i,
                     j, q_length, k_length, scale, reach, side, causal, window, dropout)  # fmt: skip
                 found += ds
         square = (tl.program_id(2) * N + head) * parts + part

@@ -139,8 +139,8 @@ def _groups(queries: Ragged, keys: Ragged) -> Iterator[list[int]]:
     asking.sort(key=lambda b: (-k[b], -q[b]))
     group: list[int] = []
     for b in asking:
-        asked = [q[c] for c in group] + [q[b]]
-        if group and (k[b] < FILL * k[group[0]] or min(asked) < FILL * max(asked)):
+        lengths = [q[c] for c in group] + [q[b]]
+        if group and (k[b] < FILL * k[group[0]] or min(lengths) < FILL * max(lengths)):
             yield group
             group = []
         group.append(b)

@@ -95,8 +95,8 @@ class SegmentAttention(nn.Module):
         Returns:
             The context [B, D] and the weights [S].
         """
-        asked = self.query(q)[source]
-        scores = (asked * key).sum(-1) if self.sum is None else self.sum(torch.tanh(asked + key)).squeeze(-1)
+        query = self.query(q)[source]
+        scores = (query * key).sum(-1) if self.sum is None else self.sum(torch.tanh(query + key)).squeeze(-1)
         weights = segment_softmax(scores, source, len(q))
         self.tap(weights)
         context = torch.zeros_like(q).index_add(0, source, weights.unsqueeze(-1) * memory)

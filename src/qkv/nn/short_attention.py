@@ -89,15 +89,15 @@ if HERE:
         v_at, _ = _tile(v, k_start, k_length, v_row, head, K, H)
         o_at, _ = _tile(d_out, q_start, q_length, o_row, head, Q, H)
         queries, keys = tl.load(q_at, q_there, 0.0), tl.load(k_at, k_there, 0.0)
-        values, asked = tl.load(v_at, k_there, 0.0), tl.load(o_at, q_there, 0.0)
+        values, d_rows = tl.load(v_at, k_there, 0.0), tl.load(o_at, q_there, 0.0)
         p = _weights(queries, keys, q_length, k_length, scale, causal, Q, K)
         p = tl.where(q_there, p, 0.0)  # rows beyond the sequence give keys no gradient
         said = p
-        dp = tl.dot(asked, tl.trans(values), input_precision="ieee")
+        dp = tl.dot(d_rows, tl.trans(values), input_precision="ieee")
         if dropout > 0:
             said = _left(p, seed, head, N, Q, K, dropout)
             dp = _left(dp, seed, head, N, Q, K, dropout)
-        dv = tl.dot(tl.trans(said.to(asked.dtype)), asked, input_precision="ieee")
+        dv = tl.dot(tl.trans(said.to(d_rows.dtype)), d_rows, input_precision="ieee")
         ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(queries.dtype)
         to_q, _ = _tile(d_q, q_start, q_length, N * H, head, Q, H)
         to_k, _ = _tile(d_k, k_start, k_length, N * H, head, K, H)

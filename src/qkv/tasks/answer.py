@@ -63,8 +63,8 @@ class AnswerTask(Task):
         """Tokenise each question together with each window of its context."""
         limit, shortened = limit_of(context, self.data.max_length), 0
         for chunk in chunks(examples, CHUNK):
-            asked, contexts = [example.question for example in chunk], [example.context for example in chunk]
-            windows, cut = question_windows(context.text, asked, contexts, limit)
+            questions, contexts = [example.question for example in chunk], [example.context for example in chunk]
+            windows, cut = question_windows(context.text, questions, contexts, limit)
             shortened += len(cut)
             for example, found in zip(chunk, windows, strict=True):
                 for window in found:
@@ -89,12 +89,12 @@ class AnswerTask(Task):
         del train, valid
         if not context.facts["no_answer"]:
             return None
-        asked = list(validation_examples(self))
-        if len({bool(question.answers) for question in asked}) < 2:
+        questions = list(validation_examples(self))
+        if len({bool(question.answers) for question in questions}) < 2:
             context.say("no-answer threshold not set: validation needs questions with and without an answer")
             return None
-        with Bar("choosing the no-answer threshold", total=len(asked)) as bar:
-            threshold = best_threshold(bar.each(_answered(model, asked)))
+        with Bar("choosing the no-answer threshold", total=len(questions)) as bar:
+            threshold = best_threshold(bar.each(_answered(model, questions)))
         context.say(f"no answer if its score exceeds that of the best span by more than {threshold:.2f}")
         return replace(found, no_answer_threshold=threshold)
 
@@ -110,14 +110,14 @@ class AnswerTask(Task):
         empty if some questions have none.
         """
         longest, usual = self.data.max_length, DataConfig().max_length
-        asked = list(self.examples(exam.paths, exam.skipped))
+        questions = list(self.examples(exam.paths, exam.skipped))
         options = {
             "max_length": longest if longest != usual else None,
-            "no_answer": any(not one.answers for one in asked) if exam.model.no_answer is None else None,
+            "no_answer": any(not one.answers for one in questions) if exam.model.no_answer is None else None,
         }
         said = (
             (found.text, [answer.text for answer in question.answers])
-            for chunk in exam.chunks(asked, ANSWERED)
+            for chunk in exam.chunks(questions, ANSWERED)
             for question, found in zip(chunk, _answers(exam.model, chunk, options), strict=True)
         )
         return graded([ExactMatch(), AnswerF1()], said)
@@ -136,13 +136,13 @@ def place(window: Window, answer: Answer) -> tuple[int, int]:
     return inside[0], inside[-1]
 
 
-def _answers(model: Any, asked: Sequence[Question], options: dict[str, Any]) -> list[Any]:
-    found: list[Any] = model.answer([one.question for one in asked], [one.context for one in asked], **options)
+def _answers(model: Any, questions: Sequence[Question], options: dict[str, Any]) -> list[Any]:
+    found: list[Any] = model.answer([one.question for one in questions], [one.context for one in questions], **options)
     return found
 
 
-def _answered(model: Any, asked: Sequence[Question]) -> Iterator[tuple[str, float, list[str]]]:
-    for chunk in chunks(asked, ANSWERED):
+def _answered(model: Any, questions: Sequence[Question]) -> Iterator[tuple[str, float, list[str]]]:
+    for chunk in chunks(questions, ANSWERED):
         found = model.answer_margins([one.question for one in chunk], [one.context for one in chunk])
         for (said, margin), one in zip(found, chunk, strict=True):
             yield said, margin, [answer.text for answer in one.answers]

@@ -86,22 +86,22 @@ def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:
     job, config = run.job, run.train
     validating, saving = every(config.validate_every, job.total), every(config.save_every, job.total)
     batches, recorder = job.batches(run.position), recorder_of(run)
-    tally, waiting = RunningMeans(work_per_unit(run)), list[StepResult]()
+    means, waiting = RunningMeans(work_per_unit(run)), list[StepResult]()
     while run.step < job.total and not overdue(run):
-        if stop.asked:
-            _settle(run, waiting, tally)
-            return stop.asked
+        if stop.signal:
+            _settle(run, waiting, means)
+            return stop.signal
         share = run.rate()
         waiting.append(one_step(run, batches, recorder))
         last = run.step == job.total
         logs, validates, saves = (last or run.step % n == 0 for n in (config.log_every, validating, saving))
-        if not _settle(run, waiting, tally, but=0 if logs or validates or saves else 1):
+        if not _settle(run, waiting, means, but=0 if logs or validates or saves else 1):
             batches, waiting = _roll_back(run, show), []
             recorder = recorder_of(run)  # rolling back creates a new optimizer
             continue
-        show.step(run.step, tally.facts())
+        show.step(run.step, means.facts())
         if logs:
-            log.write(run.step, rate=share, skipped=run.skipped, **tally.take())
+            log.write(run.step, rate=share, skipped=run.skipped, **means.take())
         if validates and job.valid is not None:
             validate(run, log, show)
         if saves or overdue(run):
@@ -161,13 +161,13 @@ def _update(run: Run, losses: dict[str, torch.Tensor]) -> tuple[tuple[str, ...],
     return tuple(losses), values
 
 
-def _settle(run: Run, waiting: list[StepResult], tally: RunningMeans, but: int = 0) -> bool:
+def _settle(run: Run, waiting: list[StepResult], means: RunningMeans, but: int = 0) -> bool:
     """Read the results of all steps except the newest `but`; return False if too many in a row were not finite."""
     while len(waiting) > but:
-        taken = waiting.pop(0)
-        *losses, norm = taken.values.tolist()
+        result = waiting.pop(0)
+        *losses, norm = result.values.tolist()
         if all(map(math.isfinite, (*losses, norm))):
-            tally.add(dict(zip(taken.names, losses, strict=True)), norm, taken.size, taken.unit)
+            means.add(dict(zip(result.names, losses, strict=True)), norm, result.size, result.unit)
             run.in_a_row = 0
         else:
             run.skipped += 1

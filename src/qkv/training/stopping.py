@@ -13,7 +13,7 @@ class Stop:
     """Records a signal to stop the run; the handlers are installed inside the `with` block."""
 
     def __init__(self) -> None:
-        self.asked: str | None = None
+        self.signal: str | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
@@ -29,6 +29,6 @@ class Stop:
             signal.signal(number, handler)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked is not None and number == signal.SIGINT:
+        if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name
+        self.signal = signal.Signals(number).name

@@ -83,7 +83,7 @@ class WeightsAndBiases:
         known, recipe = folder / "wandb.id", folder / "recipe.toml"
         if not (from_step and known.is_file()):
             known.write_text(secrets.token_hex(4), "utf-8")
-        self.asked: dict[str, Any] = {
+        self.options: dict[str, Any] = {
             "project": config.project,
             "name": folder.name,
             "dir": str(folder),
@@ -95,15 +95,15 @@ class WeightsAndBiases:
 
     def _online(self) -> Any:
         try:
-            return self.wandb.init(**self.asked, mode="online")
+            return self.wandb.init(**self.options, mode="online")
         except (self.wandb.Error, OSError) as error:
-            kept = Path(self.asked["dir"], "wandb")
+            kept = Path(self.options["dir"], "wandb")
             warnings.warn(f"Weights & Biases cannot be reached ({error}): metrics are kept in {kept}", stacklevel=2)
             return self._offline()
 
     def _offline(self) -> Any:
         try:
-            return self.wandb.init(**self.asked, mode="offline")
+            return self.wandb.init(**self.options, mode="offline")
         except (self.wandb.Error, OSError) as error:
             raise QkvError(f"Weights & Biases cannot start a run: {error}") from None
 
