@@ -61,7 +61,7 @@ def test_every_table_gets_a_gradient_and_the_loss_falls_to_nothing_where_it_can(
         optimizer.step()
         losses.append(loss.total.item() / 144)
     assert losses[-1] < 0.01 * losses[0]
-    kept = WordsTask.read({"kind": "glove"}, DataConfig()).saved(model, None)[""][1]
+    kept = WordsTask.read({"kind": "glove"}, DataConfig()).saved(model, None, None)[""][1]
     torch.testing.assert_close(kept.inputs.weight, model.inputs.weight + model.outputs.weight)
     assert set(kept.state_dict()) == {"inputs.weight", "outputs.weight"}
 

@@ -28,7 +28,7 @@ def glue(
         str | None, typer.Option(help="Tasks to run, such as CoLA,SST-2. Default: all that the folder has.")
     ] = None,
     out: Annotated[str, typer.Option(help="Where to keep runs and scores.")] = "runs/glue",
-    epochs: Annotated[float, typer.Option(help="Passes over the data.")] = 3,
+    epochs: Annotated[float | None, typer.Option(help="Passes over the data. Default: the recipe decides.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs per task, each with a different seed.")] = 1,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE …", help="Change values of every recipe.")

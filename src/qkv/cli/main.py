@@ -133,6 +133,7 @@ def train(
     once with exit code 130.
     """
     from qkv.cli.lines import json_line
+    from qkv.cli.show import closing
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
     from qkv.recipes.schema import read_recipe
@@ -144,9 +145,9 @@ def train(
     )
     start = run_search if search else run_recipe
     outcome = start(asked, resume=resume, device=device, say=print_note)
-    found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step, "valid_loss": outcome.best}
-    best = "" if outcome.best is None else f", best validation loss {outcome.best:.4f}"
-    plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps{best}"
+    found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step}
+    found |= {"weights_of_step": outcome.weights_of, "validation": outcome.scores}
+    plain = f"{asked.out}: {closing(outcome)}"
     scores = []
     if asked.data.test and outcome.finished:
         with progress(None, "scoring") as advance:

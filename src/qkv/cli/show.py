@@ -1,4 +1,4 @@
-"""The output of `qkv info`."""
+"""The output of `qkv info` and the closing line of `qkv train`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ def facts(name: str, found: dict[str, Any]) -> str:
         rows["labels"] = ", ".join(found["labels"][:8]) + (" …" if len(found["labels"]) > 8 else "")
     width = max(map(len, rows))
     return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
+
+
+def closing(outcome: Any) -> str:
+    """Say how a run ended and which weights its folder holds."""
+    from qkv.training.validation import described
+
+    ended = f"{outcome.reason} after {outcome.step} steps"
+    if not outcome.finished or outcome.scores is None:
+        return ended
+    of = "the last step" if outcome.weights_of == outcome.step else f"step {outcome.weights_of}, the best"
+    return f"{ended}, with the weights of {of}: {described(outcome.scores)}"
 
 
 def _said(value: Any) -> str:

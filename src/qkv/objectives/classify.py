@@ -63,8 +63,13 @@ class ClassifyAny(_Labels):
 
 @dataclass(frozen=True, kw_only=True)
 class Regress(_Labels):
-    """A number, by squared error. A label of exactly -100 is ignored."""
+    """A number, by squared error. A label of exactly -100 is ignored.
 
+    Attributes:
+        standardize: learn (number - mean) / standard deviation; the saved model predicts numbers on their own scale.
+    """
+
+    standardize: bool = False
     part: ClassVar[str] = "regress"
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:

@@ -84,6 +84,10 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
     for key, most in MOST.items():
         if (value := _value(recipe, key)) > most:
             raise UsageError(f"{key} must be at most {most:g}, got {value:g}")
+    for key in recipe.auto or ():
+        if key not in task.rules:
+            have = f"only {', '.join(sorted(task.rules))}" if task.rules else "no key"
+            raise UsageError(f"{key} cannot be auto: {have} can be for the task {recipe.task}")
     task.objective()
     check_tracker(recipe.log)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from qkv.common.config import from_dict, override
 from qkv.common.errors import UsageError, show, unknown
 from qkv.data.config import DataConfig
+from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.renamed import with_new_names
 from qkv.tokenizers.training import TokenizerConfig
 from qkv.training.config import TrainConfig
@@ -55,6 +56,8 @@ class Recipe:
         optim: settings of the optimizer.
         train: settings of the training loop.
         log: experiment trackers.
+        auto: the keys whose value is "auto". A rule of the task sets them before the run starts, so recipe.toml in a
+            run's folder has none.
     """
 
     task: str = ""
@@ -66,6 +69,7 @@ class Recipe:
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    auto: tuple[str, ...] | None = None
 
 
 def shipped() -> list[str]:
@@ -89,12 +93,25 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
     small = raw.pop("debug", {})
     if not isinstance(small, dict):
         raise UsageError(f"{file}: debug must be a table, got {show(small)}")
-    recipe = from_dict(Recipe, with_new_names(raw))
+    plain, auto = without_auto(Recipe, with_new_names(raw))
+    recipe = replace(from_dict(Recipe, plain), auto=auto or None)
     if not recipe.out:
         recipe = override(recipe, {"out": f"runs/{file.stem}"})
     if debug:
-        recipe = override(recipe, small)
-    return override(recipe, with_new_names(dict(map(parse_change, changes))))
+        recipe = change(recipe, small)
+    return change(recipe, dict(map(parse_change, changes)))
+
+
+def change(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with some keys changed; "auto" leaves a key to the rule of the task."""
+    changes = with_new_names(dict(changes))
+    auto = set(recipe.auto or ()) - changes.keys()
+    auto -= {f"{key}.{inner}" for key, value in changes.items() if isinstance(value, dict) for inner in value}
+    if {"train.epochs", "train.steps"} & changes.keys():  # one replaces the other
+        auto -= {"train.epochs", "train.steps"}
+    auto |= {key for key, value in changes.items() if is_auto(Recipe, key, value)}
+    plain = {key: value for key, value in changes.items() if key not in auto}
+    return replace(override(recipe, plain), auto=tuple(sorted(auto)) or None)
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
 from qkv.predict import Model, find
-from qkv.recipes.schema import Say, read_recipe
+from qkv.recipes.schema import Say, change, read_recipe
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
 from qkv.runs.search import search
@@ -57,7 +57,7 @@ def finetune(
     task: str = "classify",
     valid: Files = None,
     test: Files = None,
-    epochs: float = 3,
+    epochs: float | None = None,
     out: PathName | None = None,
     device: str | None = None,
     search_rate: bool = False,
@@ -73,7 +73,7 @@ def finetune(
         task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings.
         valid: validation files. If None, some training examples are held out.
         test: files to score at the end.
-        epochs: passes over the data.
+        epochs: passes over the data. If None, the recipe decides.
         out: the run's folder. If None, nothing is kept on disk; save the model with its `save` method.
         device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
         search_rate: try three learning rates and keep the best.
@@ -85,7 +85,8 @@ def finetune(
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
         given = {"model.init": str(find(fspath(folder))), "out": fspath(out) if out else str(Path(place) / "run")}
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
-        recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
+        length = {} if epochs is None else {"train.epochs": epochs}
+        recipe = change(read_recipe(task), {**given, **files, **length, **changes})
         outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
         if not outcome.finished:
             more = "; continue with resume=True" if out else ""

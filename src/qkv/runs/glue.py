@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from qkv.common import disk
-from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
 from qkv.exams.glue_files import TASKS, GlueTask, find_tasks
 from qkv.models import catalogue
 from qkv.predict.loading import built_in, find, load
-from qkv.recipes.schema import Recipe, Say, read_recipe
+from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.run import run_recipe
 
 Found = dict[str, Any]
@@ -33,7 +32,7 @@ def glue(
     *,
     out: str = "runs/glue",
     tasks: Sequence[str] = (),
-    epochs: float = 3,
+    epochs: float | None = None,
     seeds: int = 1,
     changes: Mapping[str, Any] | None = None,
     device: str | None = None,
@@ -46,7 +45,7 @@ def glue(
         model: a model folder, or a preset to train from scratch.
         out: where to keep runs and scores.
         tasks: which tasks to run. If empty, all that the folder has.
-        epochs: passes over the data.
+        epochs: passes over the data. If None, the recipe decides.
         seeds: runs per task.
         changes: changes to every recipe, by dotted keys.
         device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
@@ -60,6 +59,7 @@ def glue(
     files = find_tasks(folder, tasks, say)
     start = _start(model)
     asked: Found = {"model": model, "epochs": epochs, "changes": dict(changes or {})}
+    length = {} if epochs is None else {"train.epochs": epochs}
     kept = _kept(Path(out) / "glue.json", asked)
     for name, (train, dev) in files.items():
         for seed in range(1, seeds + 1):
@@ -67,7 +67,7 @@ def glue(
                 continue
             say(f"{name}, seed {seed}")
             place = {"data.train": [train], "data.valid": dev[:1], "out": f"{out}/{name}-{seed}", "train.seed": seed}
-            recipe = override(_recipe(TASKS[name]), {**start, **place, "train.epochs": epochs, **(changes or {})})
+            recipe = change(_recipe(TASKS[name]), {**start, **place, **length, **(changes or {})})
             kept[name][str(seed)] = _run(recipe, TASKS[name], dev, device, say)
             text = json.dumps(asked | {"scores": kept}, indent=2)
             disk.replace_file(Path(out) / "glue.json", text.encode() + b"\n")
@@ -112,7 +112,7 @@ def _values(scores: Sequence[Score]) -> dict[str, float]:
 def _recipe(task: GlueTask) -> Recipe:
     # every copy of QQP has lines with missing columns; they are skipped and counted
     columns = {"data.text": task.text, "data.second": task.second, "data.label": task.label, "data.skip_bad": True}
-    return override(read_recipe(task.recipe), {**columns, "data.format": "tsv"})
+    return change(read_recipe(task.recipe), {**columns, "data.format": "tsv"})
 
 
 def _start(model: str) -> dict[str, str]:

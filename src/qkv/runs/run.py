@@ -32,9 +32,11 @@ from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.measure import measurer
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
-from qkv.runs.run_folder import held, open_folder
+from qkv.runs.resolve import resolve
+from qkv.runs.run_folder import RECIPE, held, open_folder
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
@@ -51,6 +53,7 @@ def run_recipe(
     where = find_device(device)
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)):
+        recipe = resolve(recipe, Path(recipe.out) / RECIPE, own, say)
         return _run(recipe, where, resume, say, own)
 
 
@@ -103,7 +106,8 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: 
         batches, total, valid = own.batches, recipe.train.steps, own.valid_batches
     objective = prepared.task.objective() if own.objective is None else own.objective
     finish = _weights_alone if own.model is not None else _writer(prepared)
-    return Job(model, objective, batches, total, prepared.folder, valid, finish, say, own.callbacks)
+    measure = measurer(prepared) if own.batches is None and own.model is None and prepared.task.measured else None
+    return Job(model, objective, batches, total, prepared.folder, valid, finish, say, own.callbacks, measure)
 
 
 def _batches(recipe: Recipe, prepared: Prepared) -> tuple[Any, int, Any]:
@@ -127,7 +131,7 @@ def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
     task, context = prepared.task, prepared.context
 
     def write(module: nn.Module, where: Path) -> None:
-        for name, (numbers, part) in task.saved(module, context.config).items():
+        for name, (numbers, part) in task.saved(module, context.config, context).items():
             tokenizer = _limited(context.tokenizer, task, numbers)
             found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
             place = where / name

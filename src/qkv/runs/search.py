@@ -16,31 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from qkv.common import disk
-from qkv.common.config import override, to_toml
+from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
-from qkv.recipes.schema import Recipe, Say
+from qkv.recipes.schema import Recipe, Say, change
+from qkv.runs.own import Own
+from qkv.runs.resolve import resolve
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
-from qkv.tasks.table import find_task
-from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
+from qkv.training.validation import described, rank
 
+SEARCH = "search.toml"  # the recipe of the search
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so that it wins ties
 
-Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the error
+Try = dict[str, Any]  # lr, scores and how the run ended, or lr and the error
 
 
 def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
     """Train with each learning rate and keep the run that validates best."""
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
+        recipe = resolve(recipe, Path(recipe.out) / SEARCH, Own(), say)
         return _search(recipe, resume, device, say)
 
 
 def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
     folder = Path(recipe.out)
-    new = open_folder(folder, recipe, resume, "search.toml")
+    new = open_folder(folder, recipe, resume, SEARCH)
     try:
         if not (folder / "search.json").is_file():
             tries: dict[str, Try] = {}
@@ -56,18 +59,17 @@ def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outco
         raise
     decided = json.loads((folder / "search.json").read_text("utf-8"))
     best = decided["tries"][decided["best"]]
-    _promote(folder, decided["best"], override(recipe, {"optim.lr": best["lr"]}))
+    _promote(folder, decided["best"], change(recipe, {"optim.lr": best["lr"]}))
     say(table(decided))
     return Outcome(**best["outcome"])
 
 
 def table(decided: dict[str, Any]) -> str:
     """Format the results as a table."""
-    lines = ["learning rate  accuracy  validation loss"]
+    lines = []
     for name, found in decided["tries"].items():
-        accuracy = "" if found.get("accuracy") is None else f"{found['accuracy']:.4f}"
-        loss = f"{found['loss']:.4f}" if "loss" in found else found["failed"]
-        lines.append(f"{found['lr']:<13g}  {accuracy:<8}  {loss}{'  (best)' if name == decided['best'] else ''}")
+        scores = found.get("failed") or described(_scores(found))
+        lines.append(f"learning rate {found['lr']:<8g}  {scores}{'  (best)' if name == decided['best'] else ''}")
     return "\n".join(lines)
 
 
@@ -81,14 +83,14 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
     changes = {"optim.lr": rate, "out": str(folder), "data.cache": cache}
     say(f"trying learning rate {rate:g}")
     try:
-        outcome = run_recipe(override(recipe, changes), resume=folder.is_dir(), device=device, say=say)
+        outcome = run_recipe(change(recipe, changes), resume=folder.is_dir(), device=device, say=say)
     except QkvError as error:
         if first or isinstance(error, StorageError):  # a full disk is not the fault of the learning rate
             raise
         say(f"learning rate {rate:g} failed: {error}")
         found: Try = {"lr": rate, "failed": str(error)}
     else:
-        found = {"lr": rate, **_measured(recipe, folder), "outcome": asdict(outcome)}
+        found = {"lr": rate, "scores": outcome.scores or {}, "outcome": asdict(outcome)}
         if not outcome.finished:
             return found
     folder.mkdir(exist_ok=True)
@@ -96,20 +98,16 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
     return found
 
 
-def _measured(recipe: Recipe, folder: Path) -> dict[str, float | None]:
-    """Read the validation metrics of a run's final weights: the last ones, or with patience the best."""
-    measured = [line for line in read_metrics(folder) if line.get("valid_loss") is not None]
-    if not measured:
-        return {"accuracy": None, "loss": float("inf")}
-    line = min(measured, key=lambda line: line["valid_loss"]) if recipe.train.patience else measured[-1]
-    metric = find_task(recipe.task).accuracy
-    return {"accuracy": line.get(f"valid_{metric}") if metric else None, "loss": line["valid_loss"]}
-
-
 def _best(tries: dict[str, Try]) -> str:
-    """Choose by accuracy if there is one, then by loss. The first of equals wins."""
+    """Choose by the first metric if there is one, then by loss. The first of equals wins."""
     sound = [name for name, found in tries.items() if "failed" not in found]
-    return min(sound, key=lambda name: (-(tries[name]["accuracy"] or 0.0), tries[name]["loss"]))
+    return max(sound, key=lambda name: rank(_scores(tries[name])))
+
+
+def _scores(found: Try) -> dict[str, float]:
+    """Return the scores of a run; earlier versions wrote the loss and the accuracy by themselves."""
+    old = {key: found[key] for key in ("accuracy", "loss") if found.get(key) is not None}
+    return found.get("scores") or {"loss": float("inf")} | old
 
 
 def _promote(folder: Path, name: str, recipe: Recipe) -> None:

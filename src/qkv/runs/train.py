@@ -9,8 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from qkv.common.config import override
-from qkv.recipes.schema import Recipe, Say, read_recipe
+from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.own import Callback, Own
 from qkv.runs.run import run_recipe
 from qkv.tasks.base import Task
@@ -54,4 +53,4 @@ def train(
     asked = recipe if isinstance(recipe, Recipe) else read_recipe(fspath(recipe))
     own = Own(task, objective, model, batches, valid_batches, callbacks)
     tell = say or (lambda line: print(line, file=sys.stderr))  # noqa: T201
-    return run_recipe(override(asked, changes or {}), resume=resume, device=device, say=tell, own=own)
+    return run_recipe(change(asked, changes or {}), resume=resume, device=device, say=tell, own=own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,9 +19,11 @@ from qkv.data.store import Store
 from qkv.evaluation.answers import AnswerF1, ExactMatch, best_threshold
 from qkv.evaluation.score import Score
 from qkv.objectives.span import AnswerSpan
+from qkv.tasks import finetuning
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
 from qkv.tasks.batches import column, gathered, limit_of
 from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.facts import Rule
 from qkv.tasks.split import validation_examples
 from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window
@@ -33,6 +35,8 @@ ANSWERED = 64  # questions answered at a time
 class AnswerTask(Task):
     """The target of a window is the answer span, or the first token if the window does not hold the whole answer."""
 
+    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)
+    measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = AnswerSpan
     heads: ClassVar[tuple[str, ...]] = ("span",)
     keeps_length: ClassVar[bool] = True
@@ -49,6 +53,11 @@ class AnswerTask(Task):
     def key(self, example: Question) -> str:
         """Hold out by context, so that no validation context occurs in training."""
         return example.context
+
+    def stratum(self, example: Question) -> str:
+        """All examples are one class, so that even a few sentences hold out one."""
+        del example
+        return ""
 
     def survey(self, examples: Iterable[Question], say: Say) -> dict[str, Any]:
         """Check whether some questions have no answer."""
@@ -110,7 +119,7 @@ class AnswerTask(Task):
         empty if some questions have none.
         """
         longest, usual = self.data.max_length, DataConfig().max_length
-        questions = list(self.examples(exam.paths, exam.skipped))
+        questions = list(exam.read(self))
         options = {
             "max_length": longest if longest != usual else None,
             "no_answer": any(not one.answers for one in questions) if exam.model.no_answer is None else None,

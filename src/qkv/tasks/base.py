@@ -29,6 +29,7 @@ from qkv.data.store import Store
 from qkv.evaluation.score import Score
 from qkv.models import catalogue
 from qkv.tasks.exam import Exam
+from qkv.tasks.facts import Rule
 from qkv.tasks.start import transfer
 from qkv.tokenizers.text import TextTokenizer
 
@@ -101,8 +102,9 @@ class Task:
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
-    accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
+    measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
+    rules: ClassVar[Mapping[str, Rule]] = {}  # how to set the recipe's keys that are "auto"
 
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Self:
@@ -141,7 +143,10 @@ class Task:
         raise NotImplementedError
 
     def stratum(self, example: Any) -> str | None:
-        """Return the class of an example for a stratified split, or None for a plain one."""
+        """Return the class of an example for a stratified split, which holds out at least one example of each class.
+
+        None is for data that may be too large to read before the split.
+        """
         del example
         return None
 
@@ -167,8 +172,9 @@ class Task:
         del path
         transfer(model, start, context.labels)
 
-    def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
+    def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
         """Return what to save: the config and model of each folder by name; "" is the run's own folder."""
+        del context
         return {"": (config, model)}
 
     def folder_facts(self, context: Context) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -20,11 +20,13 @@ from qkv.data.store import Store
 from qkv.evaluation.classification import F1, Accuracy, Matthews, MultiLabelF1
 from qkv.evaluation.score import Score
 from qkv.objectives.classify import Classify, ClassifyAny
+from qkv.tasks import finetuning
 from qkv.tasks.base import Array, Collate, Context, Row, Say, has_head
 from qkv.tasks.batches import CHUNK, column, gathered, known_only, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
 from qkv.tasks.class_rates import check_biases, match_rates
 from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.facts import Rule
 from qkv.tasks.text_table import TextTableTask, columns
 
 UNEVEN = 3  # classes are imbalanced if the largest has this many times the examples of the smallest
@@ -34,10 +36,11 @@ SHOWN = 10  # number of classes to show
 class ClassifyTask(TextTableTask):
     """One class per example, or any number of classes if the recipe sets a separator."""
 
+    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1.2e-4)
+    measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Classify
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.separator", "data.dropout", "train.match_rates"})
-    accuracy: ClassVar[str] = "classify.correct"
     held_out_unit: ClassVar[str] = "training examples of each class"
 
     @property
@@ -152,7 +155,7 @@ class ClassifyTask(TextTableTask):
                     raise BadRow(str(unknown("label", label, names)))
             return replace(example, labels=found)
 
-        examples = self.examples(exam.paths, exam.skipped)
+        examples = exam.read(self)
         return sift(((example.where, example) for example in examples), named, self.data.bad, exam.skipped)
 
 

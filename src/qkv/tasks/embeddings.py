@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,9 +18,11 @@ from qkv.data.parallel import parallel
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.objectives.contrastive import CosineScore, Match
+from qkv.tasks import finetuning
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task
 from qkv.tasks.batches import CHUNK, limit_of, tokens_of
 from qkv.tasks.exam import chunks
+from qkv.tasks.facts import Rule
 from qkv.tasks.text_table import columns
 
 Example = Rated | Parallel
@@ -48,6 +50,7 @@ class EmbeddingSettings:
 class EmbeddingsTask(Task):
     """With a label column, cosines are fitted to the scores; without one, each text learns to match its pair."""
 
+    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=5e-5)
     Settings: ClassVar[type[Any]] = EmbeddingSettings
     heads: ClassVar[tuple[str, ...]] = ("pool",)
     keeps_length: ClassVar[bool] = True
@@ -76,6 +79,11 @@ class EmbeddingsTask(Task):
     def key(self, example: Example) -> str:
         """Hold out by the first text."""
         return sentence_key(self.texts(example)[0])
+
+    def stratum(self, example: Example) -> str:
+        """All examples are one class, so that even a few sentences hold out one."""
+        del example
+        return ""
 
     def survey(self, examples: Iterable[Example], say: Say) -> dict[str, Any]:
         """Find the largest score if the recipe does not set scale_scores."""

@@ -14,6 +14,14 @@ CHUNK = 512  # examples predicted at a time, so that memory does not grow with t
 T = TypeVar("T")
 
 
+class Reader(Protocol):
+    """A task that reads examples from files."""
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Any]:
+        """Read the examples of some files."""
+        ...
+
+
 @dataclass(frozen=True)
 class Exam:
     """A model and the files to score it on.
@@ -25,14 +33,20 @@ class Exam:
         progress: called with the number of examples in each finished chunk.
         ends: whether a language model was trained to predict the end of a document.
         skipped: counts the skipped rows.
+        examples: the examples to score on instead of those in the files.
     """
 
     model: Any
-    paths: Sequence[str]
+    paths: Sequence[str] = ()
     beam: int = 4
     progress: Callable[[int], None] = lambda _: None
     ends: bool = False
     skipped: BadRows = field(default_factory=BadRows)
+    examples: Sequence[Any] | None = None
+
+    def read(self, task: Reader) -> Iterator[Any]:
+        """Yield the examples to score on."""
+        return task.examples(self.paths, self.skipped) if self.examples is None else iter(self.examples)
 
     def chunks(self, examples: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
         """Split the examples into lists, and report progress after each list."""

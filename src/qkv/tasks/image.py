@@ -35,11 +35,11 @@ def scaled(pixels: Array) -> Tensor:
 class ImageTask(Task):
     """One class per image; the model reads numbers from -1 to 1."""
 
+    measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Classify
     reads_text: ClassVar[bool] = False
     mixable: ClassVar[bool] = False
     heads: ClassVar[tuple[str, ...]] = ("classify",)
-    accuracy: ClassVar[str] = "classify.correct"
     held_out_unit: ClassVar[str] = "training images"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[LabelledImage]:
@@ -90,7 +90,7 @@ class ImageTask(Task):
         model = exam.model
         names = model.labels or tuple(str(number) for number in range(model.config.num_labels))
         head = "classify" if "classify" in model.config.heads else "distilled"
-        known = fitting(self.examples(exam.paths, exam.skipped), model.config, names)
+        known = fitting(exam.read(self), model.config, names)
         for chunk in exam.chunks(known, ANSWERED):
             found = model.logits(scaled(np.stack([example.pixels for example in chunk])), head=head)
             yield from ((names[int(s.argmax())], example.label) for s, example in zip(found, chunk, strict=True))

@@ -109,6 +109,12 @@ class MixtureTask(Task):
             )
         return {key: value for facts in found.values() for key, value in facts.items()}
 
+    def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
+        """Let each part finish its head."""
+        for task in self.parts().values():
+            config, model = task.saved(model, config, context)[""]
+        return {"": (config, model)}
+
     def folder_facts(self, context: Context) -> dict[str, Any]:
         """Return the folder facts of all parts."""
         found = [task.folder_facts(context) for task in self.parts().values()]

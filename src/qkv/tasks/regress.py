@@ -1,14 +1,23 @@
-"""Regression: one number per text or pair of texts."""
+"""Regression: one number per text or pair of texts.
+
+With `objective.standardize`, the model learns numbers with mean 0 and standard deviation 1. The scale is part of the
+head that is saved, so that a model folder predicts numbers on their own scale and needs nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import nn
 
+from qkv.checkpoints.folder import Folder
 from qkv.common.batch import Labelled
+from qkv.common.errors import QkvError
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Rated
 from qkv.data.labelled import rated
@@ -16,15 +25,19 @@ from qkv.data.store import Store
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.score import Score
 from qkv.objectives.classify import Regress
-from qkv.tasks.base import Array, Collate, Context, Row, has_head
+from qkv.tasks import finetuning
+from qkv.tasks.base import Array, Collate, Context, Row, Say, has_head
 from qkv.tasks.batches import CHUNK, gathered
 from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.facts import Rule
 from qkv.tasks.text_table import TextTableTask, columns
 
 
 class RegressTask(TextTableTask):
     """One number per example, trained with squared error."""
 
+    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1.2e-4)
+    measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Regress
     heads: ClassVar[tuple[str, ...]] = ("pool", "regress")
     has_numbers: ClassVar[bool] = True
@@ -33,6 +46,30 @@ class RegressTask(TextTableTask):
         """Read texts and numbers."""
         return rated(list(paths), **columns(self.data), bad=self.data.bad, skipped=skipped)
 
+    def survey(self, examples: Iterable[Rated], say: Say) -> dict[str, Any]:
+        """Find the mean and the standard deviation of the numbers, to standardise them."""
+        if not self.settings.standardize:
+            return {"mean": 0.0, "std": 1.0}
+        numbers = np.array([example.score for example in examples], np.float64)
+        if not len(numbers) or not float(numbers.std()) > 0:
+            found = f"{numbers[0]:g} in all {len(numbers)} rows" if len(numbers) else "no rows"
+            raise QkvError(f"{', '.join(self.data.train)}: at least two different numbers are needed, found {found}")
+        say(f"numbers have mean {numbers.mean():.4g} and standard deviation {numbers.std():.4g}")
+        return {"mean": float(numbers.mean()), "std": float(numbers.std())}
+
+    def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
+        """Copy the weights; a head that predicts numbers is brought to the scale of training."""
+        super().load_start(model, start, path, context)
+        if "regress" in getattr(start.config, "heads", ()):
+            mean, std = context.facts["mean"], context.facts["std"]
+            _rescale(model, 1 / std, -mean / std)
+
+    def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
+        """Return a copy of the model whose head predicts numbers on their own scale."""
+        scaled = copy.deepcopy(model)
+        _rescale(scaled, context.facts["std"], context.facts["mean"])
+        return {"": (config, scaled)}
+
     def rows(self, examples: Iterable[Rated], context: Context) -> Iterator[Row]:
         """Tokenise texts and store the numbers."""
         for chunk in chunks(examples, CHUNK):
@@ -40,12 +77,13 @@ class RegressTask(TextTableTask):
                 yield row | {"score": float(example.score)}
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather texts and numbers."""
-        del context
+        """Gather texts and standardised numbers."""
+        mean, std = context.facts["mean"], context.facts["std"]
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
             del rng
-            return Labelled(gathered(store, rows), torch.from_numpy(store.gather("score", rows)[0].astype(np.float32)))
+            numbers = (store.gather("score", rows)[0] - mean) / std
+            return Labelled(gathered(store, rows), torch.from_numpy(numbers.astype(np.float32)))
 
         return make
 
@@ -56,6 +94,14 @@ class RegressTask(TextTableTask):
 
     def score(self, exam: Exam) -> list[Score]:
         """Score the number predicted for each text."""
-        found = self.classified(exam, self.examples(exam.paths, exam.skipped))
+        found = self.classified(exam, exam.read(self))
         said = ((score, example.score) for example, score in found)
         return graded([Pearson(), Spearman(), MeanSquaredError()], said)
+
+
+@torch.no_grad()
+def _rescale(model: nn.Module, scale: float, shift: float) -> None:
+    """Make the head predict scale · x + shift instead of x."""
+    head: Any = model.get_submodule("heads.regress.linear")
+    head.weight.mul_(scale)
+    head.bias.mul_(scale).add_(shift)

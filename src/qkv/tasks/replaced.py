@@ -67,8 +67,9 @@ class ReplacedTask(MaskedTask):
         else:
             context.say(f"{path} has no generator: the generator starts with random weights")
 
-    def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
+    def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
         """Save the discriminator as the model, and the generator in a subfolder."""
+        del context
         assert isinstance(model, ElectraPair)
         return {"": (config, model.discriminator), GENERATOR: (self.generator(config), model.generator)}
 

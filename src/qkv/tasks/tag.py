@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any, ClassVar
@@ -21,21 +21,24 @@ from qkv.evaluation.entities import EntityF1
 from qkv.evaluation.score import Score
 from qkv.objectives.parts import IGNORED
 from qkv.objectives.tag import Tag
+from qkv.tasks import finetuning
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
 from qkv.tasks.batches import CHUNK, known_only, limit_of, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops
 from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.facts import Rule
 from qkv.tokenizers.dropout import Merges
 
 
 class TagTask(Task):
     """The first token of a word has the tag as its target; the others have no target."""
 
+    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=2e-4)
+    measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Tag
     heads: ClassVar[tuple[str, ...]] = ("tag",)
     keeps_length: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
-    accuracy: ClassVar[str] = "tag.correct"
     held_out_unit: ClassVar[str] = "training sentences"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
@@ -49,6 +52,11 @@ class TagTask(Task):
     def key(self, example: Tagged) -> str:
         """Hold out by words."""
         return sentence_key(" ".join(example.words))
+
+    def stratum(self, example: Tagged) -> str:
+        """All examples are one class, so that even a few sentences hold out one."""
+        del example
+        return ""
 
     def survey(self, examples: Iterable[Tagged], say: Say) -> dict[str, Any]:
         """Collect the tags of the training sentences; O, the most frequent one, comes first."""
@@ -111,7 +119,7 @@ class TagTask(Task):
         return graded([Accuracy()], pairs)
 
     def _tags(self, exam: Exam) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        for chunk in exam.chunks(self.examples(exam.paths, exam.skipped)):
+        for chunk in exam.chunks(exam.read(self)):
             found = exam.model.tag([example.words for example in chunk], words=True)
             for example, words in zip(chunk, found, strict=True):
                 yield [word.label for word in words], example.tags

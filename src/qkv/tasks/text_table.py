@@ -53,6 +53,11 @@ class TextTableTask(Task):
         """Hold out by the text, or by both texts of a pair."""
         return sentence_key(f"{example.text}\n{example.second or ''}")
 
+    def stratum(self, example: Any) -> str:
+        """All examples are one class, so that even a few sentences hold out one."""
+        del example
+        return ""
+
     def encoded(self, examples: Sequence[Example], context: Context) -> Iterator[dict[str, Any]]:
         """Tokenise texts and pairs, truncated to the maximum length; segments are kept if the model has them."""
         limit, found = limit_of(context, self.data.max_length), dict[int, dict[str, Any]]()

@@ -36,6 +36,7 @@ SIDES = ("source", "target")
 class TranslateTask(Task):
     """Sequence to sequence, with one vocabulary for both sides."""
 
+    measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Translate
     specials: ClassVar[str] = "translate"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
@@ -107,7 +108,7 @@ class TranslateTask(Task):
         return [replace(score, signature=f"{score.signature}|{searched}") for score in found]
 
     def _translations(self, exam: Exam) -> Iterator[tuple[str, list[str]]]:
-        for chunk in exam.chunks(self.examples(exam.paths, exam.skipped)):
+        for chunk in exam.chunks(exam.read(self)):
             said = exam.model.translate([example.source for example in chunk], beam=exam.beam)
             yield from ((text, [example.target]) for text, example in zip(said, chunk, strict=True))
 

@@ -80,9 +80,9 @@ class WordsTask(DocumentTask):
             raise UsageError("word vectors need a model of the family word2vec, for example the preset word2vec-small")
         return build_glove(config) if self.settings.kind == "glove" else super().build(config)
 
-    def saved(self, model: nn.Module, config: Any) -> dict[str, tuple[Any, Any]]:
+    def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
         """Save both tables; for GloVe, their sum."""
-        return super().saved(model.summed() if isinstance(model, Glove) else model, config)
+        return super().saved(model.summed() if isinstance(model, Glove) else model, config, context)
 
     def rows(self, examples: Iterable[Document], context: Context) -> Iterator[Row]:
         """Yield pieces of text as word ids; for GloVe, pairs of words in random order."""

@@ -28,8 +28,10 @@ class TrainConfig:
         validate_every: steps between validations. Below 1, a share of all steps.
         save_every: steps between checkpoints. Below 1, a share of all steps.
         keep: how many of the newest checkpoints to keep.
-        patience: stop after this many validations without a lower loss. 0 never stops early. If set, the run's folder
-            ends with the best validated weights; otherwise with the last weights or their average.
+        patience: stop after this many validations that are not the best so far. 0 never stops early. If set, the run's
+            folder ends with the best validated weights.
+        keep_best: end with the weights that validated best, by the task's own metric if it has one, otherwise by the
+            loss. If false, end with the last weights or their average.
         match_rates: for single-label classify, shift the classifier's biases at the end so that each class is predicted
             on the validation set as often as it occurs in the training set.
         log_every: steps between lines of metrics.jsonl.
@@ -50,6 +52,7 @@ class TrainConfig:
     save_every: float = 0.1
     keep: int = 2
     patience: int = 0
+    keep_best: bool = False
     match_rates: bool = False
     log_every: int = 10
     carbon_intensity: float = 480.0

@@ -15,11 +15,11 @@ from qkv.training.run import Run
 
 
 def finish(run: Run) -> None:
-    """Write the final weights: with patience the best validated ones, otherwise the last or averaged ones."""
+    """Write the final weights: the best validated ones, or the last or averaged ones."""
     if run.in_a_row >= run.step > 0:
         raise QkvError(f"none of the {run.step} steps had a finite loss: lower optim.lr (now {run.optim.lr:g})")
     disk.recover(run.best_folder)
-    if run.train.patience and run.best_folder.is_dir():
+    if run.ends_with_best and run.best_folder.is_dir():
         _copy_best(run)
         return
     if run.train.average_last:

@@ -43,12 +43,23 @@ SLOWER = 0.5  # each roll-back multiplies the learning rate by this
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: "done", "early" or the name of a signal."""
+    """How a run ended.
+
+    Attributes:
+        reason: "done", "early" or the name of a signal.
+        step: the number of steps taken.
+        best: the validation loss of the best weights.
+        energy: seconds, joules and grams of CO2.
+        weights_of: the step whose weights the run's folder holds, if they were validated.
+        scores: "loss" and the metrics of these weights.
+    """
 
     reason: str
     step: int
     best: float | None
     energy: dict[str, object]
+    weights_of: int | None = None
+    scores: dict[str, float] | None = None
 
     @property
     def finished(self) -> bool:
@@ -78,7 +89,8 @@ def train(
     else:
         run.save()
         job.say(f"{reason}: saved at step {run.step} of {job.total}; continue with --resume")
-    return Outcome(reason, run.step, run.best, run.meter.read().report(config.carbon_intensity))
+    of, scores = (run.best_step, run.best_scores) if run.ends_with_best else (run.step, run.last_scores)
+    return Outcome(reason, run.step, run.best, run.meter.read().report(config.carbon_intensity), of, scores)
 
 
 def _steps(run: Run, log: RunLog, show: Display, stop: Stop) -> str:

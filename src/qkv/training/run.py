@@ -57,6 +57,8 @@ class Job:
         finish: writes the model folder from the weights in the model.
         say: prints a line for the user.
         callbacks: called with the step and the values of each line of the log.
+        measure: scores the weights in the model on validation examples, or None. Higher is better, and the first metric
+            decides which weights are best.
     """
 
     model: nn.Module
@@ -68,6 +70,7 @@ class Job:
     finish: Callable[[nn.Module, Path], None]
     say: Callable[[str], None]
     callbacks: Sequence[Callable[[int, dict[str, float]], None]] = ()
+    measure: Callable[[], Mapping[str, float]] | None = None
 
 
 def ready(batch: Any) -> Any:
@@ -91,13 +94,26 @@ class Run:
         self.step = self.position = self.skipped = self.in_a_row = self.roll_backs = self.worse = 0
         self.best: float | None = None
         self.best_step: int | None = None
+        self.best_scores: dict[str, float] | None = None  # the metrics of the best weights,
+        self.last_scores: dict[str, float] | None = None  # and of the last validated ones
         self.slower = 1.0  # lowered by each roll-back
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
         self.losses = torch.compile(self.plain_losses, options=COMPILING) if self._compiles() else self.plain_losses
         self.shape: StaticShape | None = None  # of recorded steps; see common/cuda/recorder.py
 
-    FACTS = ("position", "skipped", "in_a_row", "roll_backs", "worse", "best", "best_step", "slower")
+    FACTS = (
+        "position",
+        "skipped",
+        "in_a_row",
+        "roll_backs",
+        "worse",
+        "best",
+        "best_step",
+        "slower",
+        "best_scores",
+        "last_scores",
+    )
 
     def checkpoint(self) -> Checkpoint:
         """Return the state of the run as a checkpoint."""
@@ -131,7 +147,7 @@ class Run:
             torch.cuda.set_rng_state(found.parts["random"]["cuda"], self.device)
         self.step = found.step
         for name in self.FACTS:
-            setattr(self, name, found.facts.get(name))  # earlier versions did not write best_step
+            setattr(self, name, found.facts.get(name))  # earlier versions wrote fewer
         shape = found.facts.get("shape", found.facts.get("form"))  # "form" in earlier versions
         self.shape = None if shape is None else StaticShape.read(shape)
         self.meter = Meter(self.device, Energy(sources={}, **found.facts["energy"]))
@@ -146,6 +162,11 @@ class Run:
         if missing := self.weights().keys() - weights.keys():
             raise QkvError(f"the checkpoint lacks {min(missing)}")
         self.job.model.load_state_dict(dict(weights), strict=False)
+
+    @property
+    def ends_with_best(self) -> bool:
+        """Whether the run's folder ends with the best validated weights, not with the last ones."""
+        return bool(self.train.patience) or self.train.keep_best
 
     @property
     def root(self) -> Path:

@@ -1,8 +1,9 @@
-"""Validation: the loss on held-out examples, the best weights so far, and early stopping."""
+"""Validation: loss and metrics on held-out examples, the best weights so far, and early stopping."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -29,14 +30,28 @@ def validate(run: Run, log: RunLog, show: Display) -> None:
         means = {name: float(total) / max(float(counts[name]), 1) for name, total in totals.items()}
         weights = run.job.objective.weights
         loss = sum(weights.get(name, 1.0) * value for name, value in means.items() if "." not in name)
-        better = math.isfinite(loss) and (run.best is None or loss < run.best)
+        scores = dict(run.job.measure()) if run.job.measure else {}
+        run.last_scores = {"loss": loss, **scores}
+        better = math.isfinite(loss) and (run.best is None or rank(run.last_scores) > rank(run.best_scores or {}))
         if better:
             _keep(run, loss)
         else:
             run.worse += 1
     model.train()
-    log.write(run.step, valid_loss=loss, **{f"valid_{name}": value for name, value in means.items()})
-    show.say(f"step {run.step}: validation loss {loss:.4f}{' (best)' if better else ''}")
+    log.write(run.step, valid_loss=loss, **{f"valid_{name}": value for name, value in (means | scores).items()})
+    show.say(f"step {run.step}: {described(run.last_scores)}{' (best)' if better else ''}")
+
+
+def described(scores: Mapping[str, float]) -> str:
+    """Format the scores of a validation, the first metric first."""
+    named = [f"{name} {value:.4f}" for name, value in scores.items() if name != "loss"]
+    return ", ".join([*named, f"validation loss {scores['loss']:.4f}"])
+
+
+def rank(scores: Mapping[str, float]) -> tuple[float, float]:
+    """Order weights by their first metric, then by loss; an undefined metric is the worst."""
+    metric = next((value for name, value in scores.items() if name != "loss"), 0.0)
+    return (-math.inf if math.isnan(metric) else metric), -scores.get("loss", math.inf)
 
 
 def overdue(run: Run) -> bool:
@@ -47,8 +62,8 @@ def overdue(run: Run) -> bool:
 def check_best(run: Run) -> None:
     """Check the best weights of a resumed run for damage.
 
-    With patience, the run ends with these weights, so it cannot be resumed without them. Without patience they are only
-    kept for the user, and the next validation writes new ones.
+    If the run ends with these weights, it cannot be resumed without them. Otherwise they are only kept for the user,
+    and the next validation writes new ones.
     """
     if run.best_step is None:  # none yet, or an earlier version wrote them without a manifest
         return
@@ -56,14 +71,14 @@ def check_best(run: Run) -> None:
     reason = disk.damage(run.best_folder, DIGESTS)
     if reason is None:
         return
-    if run.train.patience:
+    if run.ends_with_best:
         raise QkvError(f"{reason}; the run ends with the weights in {run.best_folder}: restore them or start again")
     run.job.say(f"{reason}; the next validation writes {run.best_folder} again")
-    run.best = run.best_step = None
+    run.best = run.best_step = run.best_scores = None
 
 
 def _keep(run: Run, loss: float) -> None:
     """Write the best weights with their digests, so that damage is detected later."""
-    run.best, run.best_step, run.worse = loss, run.step, 0
+    run.best, run.best_step, run.best_scores, run.worse = loss, run.step, run.last_scores, 0
     with disk.no_space(str(run.best_folder)), disk.new_folder(run.best_folder) as work:
         run.job.finish(run.job.model, work)

@@ -1,0 +1,52 @@
+"""Values that are "auto": they follow from the data and the model, by a rule of the task.
+
+    lr = "auto"  ─►  measure the training examples  ─►  the task's rule  ─►  lr = 2e-4 in the run's recipe.toml
+
+Only keys that are not strings can be "auto"; train.precision and train.compile have an "auto" of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+AUTO = "auto"
+
+
+def is_auto(cls: type[Any], key: str, value: Any) -> bool:
+    """Whether a value leaves its dotted key to a rule."""
+    return value == AUTO and isinstance(value, str) and _type_of(cls, key) is not str
+
+
+def without_auto(cls: type[Any], raw: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Split the tables of a recipe into those without "auto" and the dotted keys that are "auto"."""
+    found = tuple(sorted(key for key, value in _leaves(raw, "") if is_auto(cls, key, value)))
+    return _removed(raw, "", set(found)), found
+
+
+def _leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def _removed(table: Mapping[str, Any], path: str, keys: set[str]) -> dict[str, Any]:
+    return {
+        key: _removed(value, f"{path}{key}.", keys) if isinstance(value, Mapping) else value
+        for key, value in table.items()
+        if f"{path}{key}" not in keys
+    }
+
+
+def _type_of(cls: type[Any], key: str) -> Any:
+    """Return the declared type of a dotted key; None inside a plain table, whose keys have no declared type."""
+    kind: Any = cls
+    for part in key.split("."):
+        if not dataclasses.is_dataclass(kind):
+            return None
+        kind = typing.get_type_hints(kind).get(part, str)  # an unknown key is reported where it is read
+    return kind

@@ -1,0 +1,48 @@
+"""Set the values of a recipe that are "auto", by the rules of its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from qkv.checkpoints.folder import read_folder
+from qkv.models import catalogue
+from qkv.recipes.schema import Recipe, Say, change, read_recipe
+from qkv.runs.own import Own
+from qkv.tasks.facts import measure
+
+
+def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
+    """Return a recipe without "auto": with the values of the run that it resumes, or with those of the rules.
+
+    Args:
+        recipe: the recipe.
+        stored: the recipe of the run's folder, if the run has begun.
+        own: the parts that the caller provides.
+        say: prints a line for the user.
+    """
+    if not recipe.auto:
+        return recipe
+    if stored.is_file():
+        old = read_recipe(str(stored))
+        return change(recipe, {key: _value(old, key) for key in recipe.auto})
+    task = own.task_for(recipe).resolved(lambda _: None)
+    start = read_folder(recipe.model.init) if recipe.model.init else None
+    config = start.config if start else catalogue.preset(recipe.model.preset)
+    facts = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
+    values = {key: task.rules[key](facts) for key in recipe.auto}
+    say(f"{facts}: {', '.join(f'{key}={show(value)}' for key, value in values.items())}")
+    return change(recipe, values)
+
+
+def show(value: Any) -> str:
+    """Format a value as in TOML."""
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _value(recipe: Recipe, key: str) -> Any:
+    """Return the value of a dotted key."""
+    found: Any = recipe
+    for part in key.split("."):
+        found = found[part] if isinstance(found, dict) else getattr(found, part)
+    return found

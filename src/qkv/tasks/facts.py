@@ -1,0 +1,70 @@
+"""Measure the training examples, so that rules can set the values of a recipe that are "auto"."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qkv.common.progress import Bar
+from qkv.data.bad_rows import BadRows
+from qkv.data.config import DataConfig
+from qkv.tokenizers.text import TextTokenizer
+
+SAMPLE = 500  # texts that are tokenised to learn how many characters a token has
+CHARACTERS = 4.0  # per token, where there is no tokenizer yet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a rule may depend on.
+
+    Attributes:
+        examples: the number of examples in the training files.
+        valid: the number of examples in the validation files, 0 if there are none.
+        length: the mean length of a training example in tokens, at most data.max_length.
+        classes: how many examples each class has, if examples have classes.
+        config: the config of the model to start from.
+        pretrained: whether the model starts from trained weights.
+    """
+
+    examples: int
+    valid: int = 0
+    length: float
+    classes: Mapping[str, int]
+    config: Any
+    pretrained: bool
+
+    @property
+    def dim(self) -> int:
+        """The width of the model."""
+        return int(self.config.dim)
+
+    def __str__(self) -> str:
+        return f"{self.examples:,} examples of {self.length:.0f} tokens"
+
+
+Rule = Callable[[Facts], Any]  # its docstring is the rule in one sentence; docs/recipes.md quotes it
+
+
+def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrained: bool) -> Facts:
+    """Read the training examples of a task once and count."""
+    data: DataConfig = task.data
+    count, characters, classes = 0, 0, Counter[str]()
+    sample: list[str] = []
+    with Bar("reading examples") as bar:
+        for example in bar.each(task.examples(data.train, BadRows())):
+            texts = list(task.texts(example)) if task.reads_text else []
+            count += 1
+            characters += sum(map(len, texts))
+            if len(sample) < SAMPLE:
+                sample += texts
+            if label := task.stratum(example):
+                classes[label] += 1
+    per_token = CHARACTERS
+    if tokenizer is not None and sample:
+        per_token = sum(map(len, sample)) / max(1, sum(map(len, tokenizer.encode(sample).ids)))
+    length = min(characters / max(1, count) / max(per_token, 0.1), data.max_length)
+    valid = sum(1 for _ in task.examples(data.valid, BadRows())) if data.valid else 0
+    return Facts(examples=count, valid=valid, length=length, classes=classes, config=config, pretrained=pretrained)

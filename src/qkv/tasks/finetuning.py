@@ -1,0 +1,65 @@
+"""Rules for fine-tuning: what is "auto" in the recipes classify, pairs, regress, tag, answer and sentence-embeddings.
+
+Each rule is one function of the measured facts, and its docstring states it; docs/recipes.md quotes them. They were
+chosen with benchmarks/defaults.py, on many data sets from 30 examples to whole ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qkv.tasks.facts import Facts, Rule
+
+WIDTH = 384  # the width that learning rates are given for
+SMALL, LARGE = 16, 32  # examples of a batch
+MANY = 3000  # examples from which batches are large
+STEPS = 500  # small data gets at least so many steps,
+MOST_EPOCHS = 40  # unless that takes more epochs than this
+LEAST_EPOCHS = 3
+
+
+def batch(facts: Facts) -> int:
+    """Return the number of examples of a batch."""
+    return SMALL if facts.examples < MANY else LARGE
+
+
+def tokens(facts: Facts) -> int:
+    """16 examples of mean length, or 32 from 3,000 examples on; between 256 and 8,192 tokens."""
+    return int(min(8192, max(256, batch(facts) * facts.length)))
+
+
+def epochs(facts: Facts) -> float:
+    """3, or as many as give 500 steps, but at most 40."""
+    steps_of_epoch = max(1.0, facts.examples * facts.length / tokens(facts))
+    return round(min(MOST_EPOCHS, max(LEAST_EPOCHS, STEPS / steps_of_epoch)), 1)
+
+
+def held_out(facts: Facts) -> float:
+    """5 %, or as much as gives 50 examples, but at most 10 %."""
+    return round(min(0.1, max(0.05, 50 / max(1, facts.examples))), 3)
+
+
+def keep_best(facts: Facts) -> bool:
+    """True if there are at least 100 validation examples: the best of a few is chance."""
+    return (facts.valid or held_out(facts) * facts.examples) >= 100
+
+
+def rate(at_width: float) -> Rule:
+    """Return the rule for a learning rate that is right for a model of width 384."""
+
+    def lr(facts: Facts) -> float:
+        return float(f"{at_width * WIDTH / facts.dim:.2g}")
+
+    lr.__doc__ = f"{at_width:g} · 384 / the width of the model."
+    return lr
+
+
+def rules(lr: float) -> Mapping[str, Rule]:
+    """Return the rules of a fine-tuning task by key."""
+    return {
+        "optim.lr": rate(lr),
+        "train.tokens": tokens,
+        "train.epochs": epochs,
+        "train.keep_best": keep_best,
+        "data.held_out": held_out,
+    }
