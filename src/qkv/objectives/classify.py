@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from qkv.common.batch import Labelled
+from qkv.common.config import check_range
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import binary_cross_entropy, squared_error
 from qkv.objectives.parts import Losses, count_targets
@@ -36,10 +37,22 @@ class Classify(CrossEntropy):
 
     Attributes:
         head: the head that scores the classes.
+        class_weights: how much each class counts in training, in the order of the labels. If empty, train.balance
+            decides.
     """
 
     part: ClassVar[str] = "classify"
     head: str = "classify"
+    class_weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for weight in self.class_weights:
+            check_range("class_weights", weight, 0)
+
+    def importance(self) -> tuple[float, ...]:
+        """Return the class weights."""
+        return self.class_weights
 
     def targets(self, batch: Labelled) -> Tensor:
         """Return the labels. Shape: [B]."""

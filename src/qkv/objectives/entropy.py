@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,19 +14,29 @@ from qkv.objectives import fused
 from qkv.objectives.parts import IGNORED
 
 
-def cross_entropy(logits: Tensor, wanted: Tensor, *, smoothing: float = 0.0) -> LossOutput:
+def cross_entropy(
+    logits: Tensor, wanted: Tensor, *, smoothing: float = 0.0, class_weights: tuple[float, ...] = ()
+) -> LossOutput:
     """Compute the cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
-    (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes. The sums hold "nll", without smoothing, and
-    "correct". Shape: [T, V], [T].
+    (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes, times the weight of the wanted class. The sums
+    hold "nll", without smoothing and weights, and "correct". Shape: [T, V], [T].
     """
     if not 0 <= smoothing < 1:
         raise UsageError(f"smoothing must be at least 0 and below 1, got {smoothing}")
     asked = wanted != IGNORED
     nll, mean, right = _fused(logits, wanted) if fused.fits(logits) else _plain(logits, wanted)
     loss = nll if not smoothing else (1 - smoothing) * nll + smoothing * mean
+    if class_weights:
+        loss = loss * _on_device(class_weights, logits.device)[wanted.clamp_min(0)]
     sums = {"nll": nll.detach().masked_fill(~asked, 0).sum(), "correct": right.sum()}
     return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), sums)
+
+
+@cache
+def _on_device(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Return values as a tensor, made once: a recorded step cannot copy from the host."""
+    return torch.tensor(values, device=device)
 
 
 def _plain(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -72,6 +72,10 @@ class CrossEntropy(RDrop):
         """Compute the logits of each target; with `twice`, of a second pass after the first. Shape: [T or 2T, V]."""
         raise NotImplementedError
 
+    def importance(self) -> tuple[float, ...]:
+        """Return how much each class counts in training; empty if all count the same."""
+        return ()
+
     def num_targets(self, batch: Any) -> Tensor:
         """Count the targets that are not ignored."""
         return count_targets(self.targets(batch))
@@ -79,9 +83,12 @@ class CrossEntropy(RDrop):
     def __call__(self, model: Scored, batch: Any) -> Losses:
         """Run one pass, or two side by side."""
         wanted, logits = self.targets(batch), self.logits(model, batch, self.two_passes)
+        how: dict[str, Any] = {"smoothing": self.smoothing}
+        if torch.is_grad_enabled():
+            how["class_weights"] = self.importance()
         if not self.two_passes:
-            return {self.part: cross_entropy(logits, wanted, smoothing=self.smoothing)}
-        both = cross_entropy(logits, wanted.repeat(2), smoothing=self.smoothing)
+            return {self.part: cross_entropy(logits, wanted, **how)}
+        both = cross_entropy(logits, wanted.repeat(2), **how)
         return {self.part: both, "r_drop": distance(logits, wanted)}
 
 

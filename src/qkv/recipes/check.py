@@ -40,6 +40,7 @@ OPTIONAL = {  # keys that only some tasks support; each task lists its own in `o
     "data.separator": "several labels per example",
     "data.dropout": "tasks that support BPE-dropout",
     "data.short": "packed windows",
+    "train.balance": "one class per example",
     "train.match_rates": "one class per example",
 }
 MOST = {"optim.layer_decay": 1.0, "data.held_out": 1.0}  # maximum values

@@ -10,8 +10,8 @@ import sys
 import typing
 from typing import Any
 
-from qkv.recipes.schema import SHIPPED, Recipe, shipped
-from qkv.tasks.table import TASKS
+from qkv.recipes.schema import SHIPPED, Recipe, read_recipe, shipped
+from qkv.tasks.table import TASKS, find_task
 
 HEAD = """# Recipes
 
@@ -24,9 +24,10 @@ date.
 
 The folder of a run is a model folder that you can load, with these files next to the model:
 
-- the model itself: the last weights, or their average if you set `train.ema` or `train.average_last`. With
-  `train.patience`, the weights with the lowest validation loss;
-- `best/`: a model folder with the weights that had the lowest validation loss;
+- the model itself. With `train.keep_best` or `train.patience`, the weights that validated best; otherwise the last
+  weights, or their average if you set `train.ema` or `train.average_last`. The closing line of a run says which;
+- `best/`: a model folder with the weights that validated best, by the task's metric (accuracy, F1, BLEU, …) if it has
+  one, otherwise by the loss;
 - `checkpoints/`: the state that `--resume` continues from, with bit-identical results;
 - `recipe.toml`: the recipe as it ran. When you resume, you cannot change anything that affects the weights. You can
   change `out`, `data.cache`, `[log]`, and `workers`, `keep`, `log_every` and `carbon_intensity` of `[train]`;
@@ -34,7 +35,7 @@ The folder of a run is a model folder that you can load, with these files next t
 - `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
 - `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples;
 - `inputs.json`: digests of the training and validation files and of `model.init`. A run resumes only with the files it
-  started with; the tokenizer and, with `train.patience`, `best/` must be unchanged too.
+  started with; the tokenizer and, if it ends with the best weights, `best/` must be unchanged too.
 
 Only one run at a time can train in a folder; a second one stops with an error. Ctrl-C or SIGTERM saves the run and ends
 it with exit code 1, so that you can resume it; a second Ctrl-C stops it at once. Exit codes of `qkv`: 0 done, 1 failed
@@ -44,6 +45,17 @@ or stopped and resumable, 2 wrong usage, 130 stopped with Ctrl-C, 143 stopped by
 
 | name | what it does |
 | --- | --- |
+"""
+
+AUTO = """
+## Values that are `auto`
+
+Some values of the shipped recipes are `"auto"`: they follow from your data and the model. Before a run starts, a rule
+sets them; the run prints them and writes them into its `recipe.toml`. You can set each of them yourself, for example
+`--set optim.lr=1e-4`, and in a recipe of your own you can use `"auto"` for any key that the task has a rule for.
+
+| key | rule | recipes |
+| --- | --- | --- |
 """
 
 OBJECTIVES = """
@@ -87,7 +99,18 @@ def reference() -> str:
     """Return the page."""
     lines = [f"| `{name}` | {_first_comment(name)} |" for name in shipped()]
     page = HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
-    return page + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE
+    return page + AUTO + "\n".join(_rules()) + "\n" + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE
+
+
+def _rules() -> list[str]:
+    """List the rules of the shipped recipes, each with the recipes that use it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in shipped():
+        recipe = read_recipe(name)
+        for key in recipe.auto or ():
+            rule = inspect.cleandoc(find_task(recipe.task).rules[key].__doc__ or "").replace("\n", " ")
+            found.setdefault((key, rule), []).append(f"`{name}`")
+    return [f"| `{key}` | {rule} | {', '.join(names)} |" for (key, rule), names in sorted(found.items())]
 
 
 def _settings() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from qkv.checkpoints.folder import read_folder
 from qkv.models import catalogue
+from qkv.recipes.check import OPTIONAL
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.own import Own
 from qkv.tasks.facts import measure
@@ -30,9 +31,9 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
     start = read_folder(recipe.model.init) if recipe.model.init else None
     config = start.config if start else catalogue.preset(recipe.model.preset)
     facts = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
-    values = {key: task.rules[key](facts) for key in recipe.auto}
+    values = {key: task.rules[key](facts) for key in recipe.auto if key not in OPTIONAL or task.allows(key)}
     say(f"{facts}: {', '.join(f'{key}={show(value)}' for key, value in values.items())}")
-    return change(recipe, values)
+    return change(recipe, values | {key: False for key in recipe.auto if key not in values})
 
 
 def show(value: Any) -> str:

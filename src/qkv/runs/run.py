@@ -32,7 +32,7 @@ from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
-from qkv.runs.measure import measurer
+from qkv.runs.measure import Measure
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.resolve import resolve
@@ -74,6 +74,8 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
     if outcome.finished and prepared.train is not None:
         finish_task(prepared, str(where))
+        if isinstance(job.measure, Measure) and outcome.scores and (advice := job.measure.advice(outcome.scores)):
+            say(advice)
     return outcome
 
 
@@ -104,9 +106,9 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: 
         batches, total, valid = _batches(recipe, prepared)
     else:
         batches, total, valid = own.batches, recipe.train.steps, own.valid_batches
-    objective = prepared.task.objective() if own.objective is None else own.objective
+    objective = prepared.task.objective_for(prepared.context) if own.objective is None else own.objective
     finish = _weights_alone if own.model is not None else _writer(prepared)
-    measure = measurer(prepared) if own.batches is None and own.model is None and prepared.task.measured else None
+    measure = Measure(prepared) if own.batches is None and own.model is None and prepared.task.measured else None
     return Job(model, objective, batches, total, prepared.folder, valid, finish, say, own.callbacks, measure)
 
 

@@ -206,6 +206,19 @@ class Task:
         """Return the objective; by default, the settings are the objective."""
         return self.settings
 
+    def objective_for(self, context: Context) -> Any:
+        """Return the objective once the training examples are known."""
+        del context
+        return self.objective()
+
+    def lesson(self, scores: Mapping[str, float], examples: Sequence[Any]) -> str:
+        """Return why the final weights are useless, judging by their scores on validation examples, or "".
+
+        Only called if the task is `measured`.
+        """
+        del scores, examples
+        return ""
+
     def after_training(self, found: Folder, model: Any, context: Context, train: Any, valid: Any) -> Folder | None:
         """Finish a trained model, for example by choosing a threshold.
 

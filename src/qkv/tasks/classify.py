@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,18 +30,22 @@ from qkv.tasks.exam import Exam, chunks, graded
 from qkv.tasks.facts import Rule
 from qkv.tasks.text_table import TextTableTask, columns
 
-UNEVEN = 3  # classes are imbalanced if the largest has this many times the examples of the smallest
 SHOWN = 10  # number of classes to show
 
 
 class ClassifyTask(TextTableTask):
     """One class per example, or any number of classes if the recipe sets a separator."""
 
-    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1.2e-4)
+    rules: ClassVar[Mapping[str, Rule]] = {
+        **finetuning.rules(lr=1.2e-4),
+        "train.balance": finetuning.balance,
+    }
     measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Classify
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
-    optional_keys: ClassVar[frozenset[str]] = frozenset({"data.separator", "data.dropout", "train.match_rates"})
+    optional_keys: ClassVar[frozenset[str]] = frozenset(
+        {"data.separator", "data.dropout", "train.balance", "train.match_rates"}
+    )
     held_out_unit: ClassVar[str] = "training examples of each class"
 
     @property
@@ -49,8 +54,8 @@ class ClassifyTask(TextTableTask):
         return bool(self.data.separator)
 
     def allows(self, key: str) -> bool:
-        """Class rates can only be matched if each example has one class."""
-        return super().allows(key) and not (key == "train.match_rates" and self.multi_label)
+        """Classes can only be balanced, and their rates matched, if each example has one class."""
+        return super().allows(key) and not (key.startswith("train.") and self.multi_label)
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Classified]:
         """Read texts and classes; without a separator, an example has exactly one class."""
@@ -71,7 +76,8 @@ class ClassifyTask(TextTableTask):
             raise QkvError(f"{files}: at least two classes are needed, found {found}")
         if found := uneven(counts, multi_label=self.multi_label):
             say(found)
-        return {"labels": tuple(sort_labels(counts))}
+        labels = tuple(sort_labels(counts))
+        return {"labels": labels, "counts": tuple(counts[label] for label in labels)}
 
     def check_model(self, model: nn.Module, context: Context) -> None:
         """Matching class rates needs a classifier with biases."""
@@ -113,6 +119,25 @@ class ClassifyTask(TextTableTask):
         if self.settings != Classify():
             raise UsageError("the keys of [objective] are for single-label data: leave them out with data.separator")
         return ClassifyAny()
+
+    def objective_for(self, context: Context) -> Any:
+        """With train.balance, rare classes count more; the mean weight of an example is 1."""
+        found = self.objective()
+        if not isinstance(found, Classify):
+            return found
+        if found.class_weights and len(found.class_weights) != len(context.labels):
+            got = f"objective.class_weights has {len(found.class_weights)} numbers"
+            raise UsageError(f"{got}, but there are {len(context.labels)} classes ({', '.join(context.labels)})")
+        if found.class_weights or "train.balance" not in context.options:
+            return found
+        return replace(found, class_weights=balanced(context.facts["counts"]))
+
+    def lesson(self, scores: Mapping[str, float], examples: Sequence[Classified]) -> str:
+        """One class for every text is useless."""
+        label, count = Counter(example.labels for example in examples).most_common(1)[0]
+        if self.multi_label or scores["accuracy"] > count / len(examples):
+            return ""
+        return f"always predicting {label[0]!r} is as accurate"
 
     def after_training(self, found: Folder, model: Any, context: Context, train: Store, valid: Store) -> Folder | None:
         """With train.match_rates, make the model predict each class as often as it occurs in training."""
@@ -159,10 +184,16 @@ class ClassifyTask(TextTableTask):
         return sift(((example.where, example) for example in examples), named, self.data.bad, exam.skipped)
 
 
+def balanced(counts: Sequence[int]) -> tuple[float, ...]:
+    """Return a weight for each class that is proportional to 1 / √(its examples)."""
+    scale = sum(counts) / sum(math.sqrt(count) for count in counts)
+    return tuple(scale / math.sqrt(count) for count in counts)
+
+
 def uneven(counts: Counter[str], *, multi_label: bool) -> str:
     """Return a line with the number of examples of each class, or an empty string if the classes are balanced."""
     ranked = counts.most_common()
-    if not ranked or ranked[0][1] < UNEVEN * ranked[-1][1]:
+    if not ranked or ranked[0][1] < finetuning.UNEVEN * ranked[-1][1]:
         return ""
     shown = ranked if len(ranked) <= SHOWN else [*ranked[: SHOWN - 1], ranked[-1]]
     left = "" if len(ranked) <= SHOWN else f" ({len(ranked) - SHOWN} more in between)"

@@ -16,6 +16,7 @@ MANY = 3000  # examples from which batches are large
 STEPS = 500  # small data gets at least so many steps,
 MOST_EPOCHS = 40  # unless that takes more epochs than this
 LEAST_EPOCHS = 3
+UNEVEN = 3  # classes are imbalanced if the largest has this many times the examples of the smallest
 
 
 def batch(facts: Facts) -> int:
@@ -42,6 +43,11 @@ def held_out(facts: Facts) -> float:
 def keep_best(facts: Facts) -> bool:
     """True if there are at least 100 validation examples: the best of a few is chance."""
     return (facts.valid or held_out(facts) * facts.examples) >= 100
+
+
+def balance(facts: Facts) -> bool:
+    """True if the largest class has at least three times the examples of the smallest."""
+    return len(facts.classes) > 1 and max(facts.classes.values()) >= UNEVEN * min(facts.classes.values())
 
 
 def rate(at_width: float) -> Rule:

@@ -143,6 +143,10 @@ class MixtureTask(Task):
         """Return the weighted losses of all parts."""
         return Mixture({name: (part.task.objective(), part.weight) for name, part in self.settings.items()})
 
+    def objective_for(self, context: Context) -> Mixture:
+        """Return the weighted losses of all parts once the training examples are known."""
+        return Mixture({name: (part.task.objective_for(context), part.weight) for name, part in self.settings.items()})
+
     def after_training(
         self, found: Folder, model: Any, context: Context, train: Stores, valid: Stores
     ) -> Folder | None:

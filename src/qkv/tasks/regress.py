@@ -87,6 +87,11 @@ class RegressTask(TextTableTask):
 
         return make
 
+    def lesson(self, scores: Mapping[str, float], examples: Sequence[Rated]) -> str:
+        """Numbers that are no closer than the mean are useless."""
+        variance = float(np.var([example.score for example in examples]))
+        return "always predicting the mean is as good" if variance and scores["mse"] >= variance else ""
+
     @classmethod
     def can_score(cls, model: Any) -> bool:
         """Whether the model predicts a number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from random import Random
@@ -105,6 +106,14 @@ class TagTask(Task):
             return np.concatenate([new for new, _ in found]), sizes, np.concatenate([named for _, named in found])
 
         return resplit
+
+    def lesson(self, scores: Mapping[str, float], examples: Sequence[Tagged]) -> str:
+        """One tag for every word is useless."""
+        tags = Counter(tag for example in examples for tag in example.tags)
+        tag, count = tags.most_common(1)[0]
+        if "accuracy" not in scores:
+            return "" if max(scores.values()) > 0 or tags.keys() == {"O"} else "it finds no entities"
+        return "" if scores["accuracy"] > count / tags.total() else f"always predicting {tag!r} is as accurate"
 
     @classmethod
     def can_score(cls, model: Any) -> bool:

@@ -32,6 +32,7 @@ class TrainConfig:
             folder ends with the best validated weights.
         keep_best: end with the weights that validated best, by the task's own metric if it has one, otherwise by the
             loss. If false, end with the last weights or their average.
+        balance: for single-label classify, weigh each class in the loss by 1 / √(its number of examples).
         match_rates: for single-label classify, shift the classifier's biases at the end so that each class is predicted
             on the validation set as often as it occurs in the training set.
         log_every: steps between lines of metrics.jsonl.
@@ -53,6 +54,7 @@ class TrainConfig:
     keep: int = 2
     patience: int = 0
     keep_best: bool = False
+    balance: bool = False
     match_rates: bool = False
     log_every: int = 10
     carbon_intensity: float = 480.0
