@@ -8,10 +8,11 @@
 
 `pack` writes small files (text 10 MB, translation 10 MB, MiniLM in float16 46 MB), so that they can travel to another
 machine. `run` trains each cell with nothing set but paths and the seed, and scores it on the test set. `--try` runs
-the same cells with other settings. `peers` runs a plain loop with `transformers` from MiniLM, with three learning rates
-and the epochs of our runs, and a bag of words. `table` compares: in each cell, the recipe of the last file that has it
-is ours, and everything else in the files counts as a known setting. The learning rate of `transformers` and the best
-known setting are the best on the test set, which favours them.
+the same cells with other settings, and "recipe=NAME" among them names another recipe. `peers` runs a plain loop with
+`transformers` from MiniLM, with three learning rates and the epochs of our runs, and a bag of words. `table` compares:
+in each cell, the recipe of the last file that has it is ours, and everything else in the files counts as a known
+setting. The learning rate of `transformers` and the best known setting are the best on the test set, which favours
+them.
 
 Each finished run is one line of JSON, written at once. Runs in --out or --done are skipped, so you can interrupt a
 benchmark and go on. Set TMPDIR to a fast disk: a run needs about 1 GB there until it is scored.
@@ -61,7 +62,10 @@ def our_jobs(args: argparse.Namespace) -> list[Job]:
         else:
             starts.append(start)
     return [
-        Job(cell=cell, side="qkv", start=start, seed=seed, setting=setting, device=args.device, tested=args.tested)
+        Job(
+            cell=cell, side="qkv", start=start, seed=seed, setting=setting, device=args.device, tested=args.tested,
+            checkpoints=args.checkpoints,
+        )
         for seed in args.seeds for cell in cells_of(args) for setting in args.tried or [OWN]
         for start in (["scratch"] if cell.set.recipe == "translate" else starts)
     ]  # fmt: skip
@@ -71,7 +75,7 @@ def peer_jobs(args: argparse.Namespace) -> list[Job]:
     """List the runs of the peers. A bag of words has no random numbers, so that one seed is enough."""
     epochs = {
         run["cell"]: run["epochs"] for run in read_lines(args.ours)
-        if (run["side"], run["setting"], run["start"]) == ("qkv", OWN, "minilm")
+        if "failed" not in run and (run["side"], run["setting"], run["start"]) == ("qkv", OWN, "minilm")
     }  # fmt: skip
     jobs = []
     for cell in cells_of(args):
@@ -126,6 +130,7 @@ def parse() -> argparse.Namespace:
         command.add_argument("--tested", type=int, help="use only this many test examples, to try the script")
     running.add_argument("--starts", default="minilm,english,scratch")
     running.add_argument("--try", dest="tried", action="append", default=[], help='"optim.lr=2e-4 train.epochs=5"')
+    running.add_argument("--checkpoints", action="store_true", help="save them even if they change nothing")
     peers.add_argument("--sides", default="hf,bow")
     peers.add_argument("--ours", type=Path, nargs="*", default=[], help="our results, for the number of epochs")
     showing = commands.add_parser("table", help="compare results")

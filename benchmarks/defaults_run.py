@@ -36,9 +36,11 @@ class Job:
         side: qkv, hf (a plain loop with `transformers`) or bow (a bag of words).
         start: minilm, english or scratch.
         seed: the seed.
-        setting: changes of the recipe ("optim.lr=1e-4 train.epochs=5"), or "recipe" for none; for hf, the rate.
+        setting: changes of the recipe ("optim.lr=1e-4 train.epochs=5"), or "recipe" for none; for hf, the rate
+            ("lr=2e-5").
         epochs: passes over the data; only hf uses it.
         device: "cpu", "cuda" or None for CUDA if it is available.
+        checkpoints: save checkpoints as the recipe says.
         tested: the number of test examples to use; None uses all.
     """
 
@@ -49,6 +51,7 @@ class Job:
     setting: str = OWN
     epochs: float = 3
     device: str | None = None
+    checkpoints: bool = False
     tested: int | None = None
 
     @property
@@ -73,7 +76,7 @@ def key_of(line: Found) -> tuple[str, ...]:
 
 
 def read_lines(paths: Iterable[Path]) -> list[Found]:
-    """Read results, without the lines of failed runs and without a last line that was cut short."""
+    """Read results, without a last line that was cut short."""
     found = []
     for path in paths:
         for text in path.read_text("utf-8").splitlines():
@@ -82,12 +85,12 @@ def read_lines(paths: Iterable[Path]) -> list[Found]:
             except json.JSONDecodeError:
                 continue
             found.append(line | {"file": path.stem})
-    return [line for line in found if "failed" not in line]
+    return found
 
 
 def left_to_do(jobs: Sequence[Job], done: Iterable[Found]) -> list[Job]:
-    """Return the jobs without a result, the longest first."""
-    finished = {key_of(line) for line in done}
+    """Return the jobs that have not succeeded, the longest first."""
+    finished = {key_of(line) for line in done if "failed" not in line}
     left = [job for job in jobs if job.key not in finished]
     cost = {job.cell.name: 0.0 for job in left}
     for job in left:
@@ -104,15 +107,14 @@ def ours(job: Job, place: Path, minilm: Path) -> Found:
     from qkv.runs.prepare import reading
     from qkv.runs.run import run_recipe
 
-    changes = [] if job.setting == OWN else shlex.split(job.setting)
+    name, changes = changed(job)
     given = {
         **start_of(job, minilm), "data.train": job.cell.write("train", place), "train.seed": job.seed,
         "out": str(place / "run"),
     }  # fmt: skip
-    recipe = override(read_recipe(job.cell.set.recipe), given)
-    if recipe.train.average_last == 0:  # then checkpoints change nothing, but writing them takes longer than small runs
+    recipe = override(read_recipe(name), given | changes)
+    if recipe.train.average_last == 0 and not job.checkpoints:  # they change nothing, but take longer than small runs
         recipe = override(recipe, {"train.save_every": NEVER})
-    recipe = override(recipe, changes_of(changes))
     said: list[str] = []
     begin = time.perf_counter()
     outcome = run_recipe(recipe, device=job.device, say=said.append)
@@ -121,11 +123,16 @@ def ours(job: Job, place: Path, minilm: Path) -> Found:
     test = job.cell.write("test", place, job.tested)
     scores = evaluate(load(recipe.out, device=job.device), test, reading(resolved))
     return {
-        "scores": {score.name: score.value for score in scores}, "seconds": round(seconds, 1),
+        "scores": by_name(scores), "seconds": round(seconds, 1),
         "train_seconds": outcome.energy["seconds"], "steps": outcome.step, "reason": outcome.reason,
         "epochs": passes(resolved, outcome.step), "resolved": settings(resolved), "said": said[-3:],
         "valid": curve(Path(recipe.out)),
     }  # fmt: skip
+
+
+def by_name(scores: Sequence[Any]) -> dict[str, float]:
+    """Return scores by name; BLEU comes before its lower-cased variant, which has the same name."""
+    return {score.name: score.value for score in reversed(scores)}
 
 
 def start_of(job: Job, minilm: Path) -> Found:
@@ -139,11 +146,13 @@ def start_of(job: Job, minilm: Path) -> Found:
     return {"model.init": str(minilm if job.start == "minilm" else PRETRAINED / job.start)}
 
 
-def changes_of(texts: Sequence[str]) -> Found:
+def changed(job: Job) -> tuple[str, Found]:
+    """Return the recipe of a job and the keys to change; `recipe=multi30k` in the setting names another recipe."""
     from qkv.recipes.renamed import with_new_names
     from qkv.recipes.schema import parse_change
 
-    return with_new_names(dict(map(parse_change, texts)))
+    changes = dict(map(parse_change, shlex.split(job.setting))) if job.setting != OWN else {}
+    return changes.pop("recipe", job.cell.set.recipe), with_new_names(changes)
 
 
 def settings(recipe: Any) -> Found:
@@ -155,7 +164,9 @@ def settings(recipe: Any) -> Found:
 
 
 def passes(recipe: Any, steps: int) -> float:
-    """Return the passes over the training data that a number of steps makes."""
+    """Return the passes over the training data: those of the recipe, or what its steps amount to."""
+    if not recipe.train.steps:
+        return float(recipe.train.epochs)
     from qkv.data.store import Store
     from qkv.tasks.table import read_task
 

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from defaults_cells import DATA_SETS
 from defaults_run import OWN, Found
 
 ENOUGH = 0.5  # points, the smallest difference that counts
@@ -76,33 +77,44 @@ def summarise(runs: Sequence[Found]) -> list[Line]:
     In each cell, `ours` is the recipe of the last file that has it. Earlier files may have been written by an earlier
     recipe; their runs count as known settings.
     """
-    order = {name: number for number, name in enumerate(dict.fromkeys(run["file"] for run in runs))}
-    means: dict[tuple[str, str, str], dict[tuple[str, str], dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    metrics: dict[str, str] = {}
-    for run in runs:
-        metrics[run["cell"]] = run["metric"]
-        place = run["file"] if run["side"] == "qkv" else ""
-        means[run["cell"], run["start"], run["side"]][run["setting"], place][run["seed"]] = run["score"]
+    by_side: dict[tuple[str, str, str], list[Found]] = defaultdict(list)
+    for run in sorted(runs, key=_order):
+        if "failed" not in run:
+            by_side[run["cell"], run["start"], run["side"]].append(run)
+    files = list(dict.fromkeys(run["file"] for run in runs))
     lines = []
-    for (cell, start, side), found in means.items():
-        own = [place for setting, place in found if setting == OWN]
+    for (cell, start, side), found in by_side.items():
+        own = [run["file"] for run in found if run["setting"] == OWN]
         if side != "qkv" or not own:
             continue
-        last = max(own, key=order.__getitem__)
-        known = [
-            Mean(setting if place == last or setting != OWN else f"{setting} of {place}", tuple(seeds.values()))
-            for (setting, place), seeds in found.items()
-        ]
-        ours = known[list(found).index((OWN, last))]
-        best = max([ours, *known], key=lambda mean: mean.value)
-        peer, words = (_peer(means.get((cell, start_of, side), {})) for side, start_of in (("hf", start), ("bow", "")))
-        lines.append(Line(cell, start, metrics[cell], ours, best, peer, words))
+        last = max(own, key=files.index)
+        known = means(found, last)
+        ours = next(mean for mean in known if mean.setting == OWN)
+        best = max([ours, *known], key=_value)
+        peer, words = (
+            max(means(by_side.get(key, []), last), key=_value, default=None)
+            for key in ((cell, start, "hf"), (cell, "", "bow"))
+        )
+        lines.append(Line(cell, start, found[0]["metric"], ours, best, peer, words))
     return lines
 
 
-def _peer(found: dict[tuple[str, str], dict[int, float]]) -> Mean | None:
-    means = [Mean(setting, tuple(seeds.values())) for (setting, _), seeds in found.items()]
-    return max(means, key=lambda mean: mean.value, default=None)
+def means(runs: Sequence[Found], last: str) -> list[Mean]:
+    """Group runs by setting. The recipe of a file other than `last` is a setting of its own."""
+    values: dict[str, dict[int, float]] = defaultdict(dict)
+    for run in runs:
+        other = run["setting"] == OWN and run["file"] != last
+        values[f"{OWN} of {run['file']}" if other else run["setting"]][run["seed"]] = run["score"]
+    return [Mean(setting, tuple(seeds.values())) for setting, seeds in values.items()]
+
+
+def _value(mean: Mean) -> float:
+    return mean.value
+
+
+def _order(run: Found) -> tuple[int, int]:
+    """Sort by data set, then by size; the sort is stable."""
+    return list(DATA_SETS).index(run["cell"].partition("/")[0]), run["examples"]
 
 
 def table(runs: Sequence[Found]) -> str:
@@ -110,8 +122,18 @@ def table(runs: Sequence[Found]) -> str:
     lines = summarise(runs)
     parts = [_markdown(HEADER, (line.cells() for line in lines)), "", *_averages(lines)]
     behind = [line for line in lines if line.behind]
-    parts.append(f"{len(lines) - len(behind)} of {len(lines)} cells hold; behind: {len(behind)}.")
-    return "\n".join(parts) + "\n"
+    parts.append(f"{len(lines) - len(behind)} of {len(lines)} cells hold.")
+    return "\n".join([*parts, *_failures(runs, lines)]) + "\n"
+
+
+def _failures(runs: Sequence[Found], lines: Sequence[Line]) -> list[str]:
+    """List the cells whose recipe has only failed."""
+    there = {(line.cell, line.start) for line in lines}
+    failed = {
+        (run["cell"], run["start"]): run["failed"] for run in runs
+        if run["side"] == "qkv" and run["setting"] == OWN and "failed" in run
+    }  # fmt: skip
+    return [f"- failed: {' '.join(key)}: {error}" for key, error in failed.items() if key not in there]
 
 
 def _averages(lines: Sequence[Line]) -> list[str]:
