@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here 
 from defaults_cells import Cell, find_cells
 from defaults_run import OWN, Found, Job, left_to_do, read_lines, run_all
 from defaults_table import table
+
+from qkv.common.errors import QkvError
 
 STARTS = ("minilm", "english", "scratch")
 RATES = ("lr=2e-5", "lr=5e-5", "lr=2e-4")  # of the plain loop
@@ -54,9 +57,7 @@ def our_jobs(args: argparse.Namespace) -> list[Job]:
     from qkv.predict.loading import PRETRAINED
 
     starts, there = [], {"minilm": args.minilm / "config.json", "english": PRETRAINED / "english" / "config.json"}
-    for start in args.starts.split(","):
-        if start not in STARTS:
-            raise SystemExit(f"--starts takes {', '.join(STARTS)}, got {start}")
+    for start in among(args.starts, STARTS, "--starts"):
         if start in there and not there[start].is_file():
             print(f"skipping the start {start}: there is no {there[start]}")
         else:
@@ -77,13 +78,13 @@ def peer_jobs(args: argparse.Namespace) -> list[Job]:
         run["cell"]: run["epochs"] for run in read_lines(args.ours)
         if "failed" not in run and (run["side"], run["setting"], run["start"]) == ("qkv", OWN, "minilm")
     }  # fmt: skip
-    jobs = []
+    jobs, sides = [], among(args.sides, SIDES, "--sides")
     for cell in cells_of(args):
         common: dict[str, Any] = {"cell": cell, "device": args.device, "tested": args.tested}
-        if "hf" in args.sides and cell.set.recipe != "translate":
+        if "hf" in sides and cell.set.recipe != "translate":
             common |= {"side": "hf", "start": "minilm", "epochs": epochs.get(cell.name, EPOCHS)}
             jobs += [Job(**common, seed=seed, setting=rate) for seed in args.seeds for rate in RATES]
-        if "bow" in args.sides and cell.set.recipe not in ("translate", "answer"):
+        if "bow" in sides and cell.set.recipe not in ("translate", "answer"):
             jobs.append(Job(**common | {"side": "bow", "start": ""}, seed=0, setting="tf-idf"))
     return jobs
 
@@ -139,12 +140,26 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    args = parse()
-    if args.command == "pack":
-        from defaults_pack import pack
+def among(given: str, allowed: Sequence[str], option: str) -> list[str]:
+    """Split a list of names and check them."""
+    names = given.split(",")
+    if strange := [name for name in names if name not in allowed]:
+        raise SystemExit(f"{option} takes {', '.join(allowed)}, got {', '.join(strange)}")
+    return names
 
-        pack(args.data, args.out, args.groups.split(","), args.model)
+
+def main() -> None:
+    try:
+        act(parse())
+    except (QkvError, OSError) as error:
+        raise SystemExit(str(error)) from None
+
+
+def act(args: argparse.Namespace) -> None:
+    if args.command == "pack":
+        from defaults_pack import GROUPS, pack
+
+        pack(args.data, args.out, among(args.groups, GROUPS, "--groups"), args.model)
     elif args.command == "table":
         text = table(read_lines(args.files))
         print(text)

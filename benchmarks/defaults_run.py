@@ -182,13 +182,13 @@ def curve(folder: Path) -> list[list[float]]:
     return [[line["step"], round(line["valid_loss"], 5)] for line in read_metrics(folder) if "valid_loss" in line]
 
 
-def perform(job: Job, minilm: Path) -> Found:
-    """Run a job in a temporary folder. A failure is a result too."""
+def perform(job: Job, minilm: Path, room: str) -> Found:
+    """Run a job in a temporary folder inside `room`. A failure is a result too."""
     from defaults_peers import bag_of_words, hugging_face
 
     side: Callable[[Job, Path, Path], Found] = {"qkv": ours, "hf": hugging_face, "bow": bag_of_words}[job.side]
     try:
-        with tempfile.TemporaryDirectory(prefix="defaults-") as place:
+        with tempfile.TemporaryDirectory(dir=room) as place:
             found = side(job, Path(place), minilm)
         value = found["scores"][job.cell.set.metric]
         scale = 1 if job.cell.set.metric == "BLEU" else 100
@@ -199,14 +199,14 @@ def perform(job: Job, minilm: Path) -> Found:
         gc.collect()
 
 
-def worker(pipe: Connection, minilm: Path) -> None:
+def worker(pipe: Connection, minilm: Path, room: str) -> None:
     """Run the jobs that come through a pipe, until one fails: a CUDA error leaves nothing to go on with."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the progress of many runs at a time says nothing
     import torch
 
     torch.set_num_threads(1)
     while True:
-        found = perform(pipe.recv(), minilm)
+        found = perform(pipe.recv(), minilm, room)
         pipe.send(found)
         if "failed" in found:
             return
@@ -220,17 +220,19 @@ class Pool:
 
     Attributes:
         minilm: the folder of MiniLM.
+        room: a folder for the runs.
         busy: the process and its job, by the pipe to it.
     """
 
     minilm: Path
+    room: str
     busy: dict[Connection, tuple[Any, Job]] = field(default_factory=dict)
 
     def start(self, job: Job) -> None:
         """Start a process with its first job."""
         context = get_context("spawn")
         near, far = context.Pipe()
-        process = context.Process(target=worker, args=(far, self.minilm), daemon=True)
+        process = context.Process(target=worker, args=(far, self.minilm, self.room), daemon=True)
         process.start()
         far.close()
         near.send(job)
@@ -248,28 +250,31 @@ class Pool:
             self.busy[pipe] = (process, queue.popleft())
             pipe.send(self.busy[pipe][1])
         else:
-            process.terminate()
+            process.kill()
             if queue:
                 self.start(queue.popleft())
         return job, found
 
     def stop(self) -> None:
-        """End all processes."""
+        """End all processes at once; a training run would answer SIGTERM with a checkpoint."""
         for process, _ in self.busy.values():
-            process.terminate()
+            process.kill()
+            process.join()
 
 
 def run_all(
     jobs: Sequence[Job], *, count: int, seconds: float, minilm: Path, record: Callable[[Job, Found], None]
 ) -> list[Job]:
     """Run jobs in `count` processes for at most `seconds`. Returns the jobs that were not finished."""
-    end, queue, pool = time.monotonic() + seconds, deque(jobs), Pool(minilm)
-    try:
-        for _ in range(min(count, len(queue))):
-            pool.start(queue.popleft())
-        while pool.busy and (ready := wait(list(pool.busy), timeout=max(0.0, end - time.monotonic()))):
-            for pipe in ready:
-                record(*pool.finish(pipe, queue))  # type: ignore[arg-type]
-        return [job for _, job in pool.busy.values()] + list(queue)
-    finally:
-        pool.stop()
+    end, queue = time.monotonic() + seconds, deque(jobs)
+    with tempfile.TemporaryDirectory(prefix="defaults-", ignore_cleanup_errors=True) as room:
+        pool = Pool(minilm, room)
+        try:
+            for _ in range(min(count, len(queue))):
+                pool.start(queue.popleft())
+            while pool.busy and (ready := wait(list(pool.busy), timeout=max(0.0, end - time.monotonic()))):
+                for pipe in ready:
+                    record(*pool.finish(pipe, queue))  # type: ignore[arg-type]
+            return [job for _, job in pool.busy.values()] + list(queue)
+        finally:
+            pool.stop()
