@@ -25,8 +25,10 @@ from qkv.evaluation.answers import AnswerF1, ExactMatch
 from qkv.evaluation.classification import F1, Accuracy, Matthews
 from qkv.evaluation.correlation import Pearson, Spearman
 from qkv.evaluation.entities import EntityF1
+from qkv.predict.tag import has_entities
 
 WARMUP, DECAY, CLIP, STRIDE = 0.1, 0.01, 1.0, 128
+UNSEEN = -1  # a tag that does not occur in training; only test sentences can have one
 POOL = 50  # batches per pool that is sorted by length, as in the Trainer's length grouping
 Feature = dict[str, Any]  # input_ids, token_type_ids and the labels
 
@@ -75,7 +77,11 @@ def _labels(bench: Bench, files: Path) -> list[str]:
     path = [str(files / "train.jsonl")]
     if bench.kind == "classify":
         return sorted({e.labels[0] for e in classified(path)})
-    return sorted({tag for e in tagged(path) for tag in e.tags}) if bench.kind == "tag" else []
+    return sorted({tag for e in tagged(path) for tag in e.tags}, key=_outside_first) if bench.kind == "tag" else []
+
+
+def _outside_first(tag: str) -> tuple[bool, str]:
+    return tag != "O", tag
 
 
 def _features(side: Side, path: Path) -> Iterator[tuple[Feature, Any]]:
@@ -97,13 +103,13 @@ def _texts(side: Side, path: Path) -> Iterator[tuple[Feature, Any]]:
 
 
 def _words(side: Side, path: Path) -> Iterator[tuple[Feature, Any]]:
-    examples = list(tagged([str(path)]))
+    examples, number = list(tagged([str(path)])), {label: i for i, label in enumerate(side.labels)}
     words = [list(e.words) for e in examples]
     found = side.tokenizer(words, is_split_into_words=True, truncation=True, max_length=side.bench.max_length)
     for i, e in enumerate(examples):
         owners = found.word_ids(i)
         first = [w is not None and w != owners[place - 1] for place, w in enumerate(owners)]
-        asked = [side.labels.index(e.tags[w]) if new else -100 for w, new in zip(owners, first, strict=True)]
+        asked = [number.get(e.tags[w], UNSEEN) if new else -100 for w, new in zip(owners, first, strict=True)]
         yield {**_inputs(found, i), "labels": asked}, e.tags
 
 
@@ -248,9 +254,11 @@ def _tags(side: Side, rows: list[Any], found: list[torch.Tensor]) -> tuple[list[
         for scores, (feature, gold) in zip(found, rows, strict=True):
             asked = [place for place, label in enumerate(feature["labels"]) if label != -100]
             tags = [side.labels[int(scores[place].argmax())] for place in asked]
-            yield tags + ["O"] * (len(gold) - len(tags)), gold
+            yield tags + [side.labels[0]] * (len(gold) - len(tags)), gold
 
-    return [EntityF1()], said()
+    if has_entities(side.labels):
+        return [EntityF1()], said()
+    return [Accuracy()], (both for tags, gold in said() for both in zip(tags, gold, strict=True))
 
 
 def _answers(side: Side, rows: list[Any], found: list[torch.Tensor]) -> tuple[list[Any], Iterator[tuple[Any, Any]]]:
