@@ -26,6 +26,7 @@ FAMILIES = {
     "t5": ("t5-small", {**TWO, "head_dim": 8}),
     "t5-1.1": ("t5-1.1-small", {**TWO, "head_dim": 8}),
     "marian": ("transformer-tiny", TWO),
+    "pegasus": ("transformer-tiny", {**TWO, "pre_norm": True}),
     "vit": ("vit-ti16", IMAGES),
     "deit": ("deit-ti16", {**IMAGES, "heads": ["distilled"]}),
     "qkv-bert": ("bert-tiny", {**TINY, "position": "relative", "heads": ["mlm"]}),

@@ -7,26 +7,16 @@ from hypothesis import strategies as st
 
 from qkv.common.outputs import Hidden
 from qkv.common.ragged import Ragged
+from tests.common.layouts import spaced
 
 LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 
 
 def slack_layout(slots):
     """A layout with room to grow, from (length, spare) pairs, and what each of its rows holds."""
-    offsets, owner, place = [0], [], []
-    for b, (length, spare) in enumerate(slots):
-        offsets.append(offsets[-1] + length + spare)
-        owner += [b] * (length + spare)
-        place += range(length + spare)
-    lengths = [length for length, _ in slots]
-    layout = Ragged(
-        offsets=torch.tensor(offsets, dtype=torch.int32),
-        lengths=torch.tensor(lengths, dtype=torch.int32),
-        max_length=max(lengths),
-        num_rows=offsets[-1],
-        packed=False,
-    )
-    return layout, owner, place
+    owner = [b for b, slot in enumerate(slots) for _ in range(sum(slot))]
+    place = [i for slot in slots for i in range(sum(slot))]
+    return spaced(*zip(*slots, strict=True)), owner, place
 
 
 SLOTS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=6)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
 
 from qkv.common.ragged import Ragged
 from qkv.nn.kernels import Bias, Call, biased, eager
+from tests.gpu.dropout import drops_others_at_each_replay, drops_the_same_both_ways, still
 
 pytestmark = pytest.mark.gpu
 CASES = [
@@ -47,52 +46,19 @@ def near(found: Tensor, wanted: Tensor, room: float) -> None:
     assert (found.float() - wanted).norm() <= room * wanted.norm() + 1e-4
 
 
-def still(lengths: list[int], share: float) -> Call:
-    """Equal weights over values that are the places themselves: what comes out is what was left of each weight."""
-    layout = Ragged.of(lengths, "cuda")
-    places = torch.cat([torch.eye(128, device="cuda", dtype=torch.bfloat16)[:n] for n in lengths])
-    v = places[:, None].expand(-1, 2, -1).contiguous().requires_grad_()
-    zero, table = torch.zeros_like(v), torch.zeros(2, 1, device="cuda")
-    return Call(q=zero, k=zero, v=v, queries=layout, keys=layout, scale=0.1, bias=Bias(table), dropout=share)
+def unbiased(lengths: list[int], share: float) -> Call:
+    return still(lengths, share, bias=Bias(torch.zeros(2, 1, device="cuda")))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_dropout_leaves_the_same_weights_forwards_and_backwards(compiled: bool) -> None:
     torch.manual_seed(0)
-    lengths, share = [100, 7, 40], 0.25
-    call = still(lengths, share)
-
-    def work(x: Tensor) -> Tensor:
-        return biased(replace(call, v=x))
-
-    run = torch.compile(work) if compiled else work
-    found = run(call.v)
-    assert not run(call.v).equal(found)
-    asked = torch.randn_like(found)
-    (gradient,) = torch.autograd.grad(found, call.v, asked)
-    parts = (x.float().split(lengths) for x in (found, gradient, asked))
-    for left, back, given, n in zip(*parts, lengths, strict=True):
-        weights = left[..., :n] * n
-        assert (weights.eq(0) | (weights - 1 / (1 - share)).abs().lt(0.02)).all()
-        if n > 30:
-            assert abs(weights.eq(0).float().mean() - share) < 0.06
-        wanted = torch.einsum("qnk,qnh->knh", left[..., :n], given)
-        torch.testing.assert_close(back, wanted, atol=3e-2, rtol=3e-2)
+    lengths = [100, 7, 40]
+    drops_the_same_both_ways(biased, unbiased(lengths, 0.25), lengths, compiled=compiled)
 
 
 def test_a_recorded_pass_drops_others_at_each_replay() -> None:
-    call = still([100, 5], 0.5)
-    with torch.no_grad():
-        biased(call)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            out = biased(call)
-    found = []
-    for _ in range(2):
-        graph.replay()
-        found.append(out.clone())
-    assert not found[0].equal(found[1])
+    drops_others_at_each_replay(biased, unbiased([100, 5], 0.5))
 
 
 def test_gradients_have_the_same_bits_each_time() -> None:

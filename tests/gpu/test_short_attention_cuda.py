@@ -8,6 +8,7 @@ import torch
 from qkv.common.ragged import Ragged
 from qkv.nn import short_attention as short
 from qkv.nn.kernels import Call, eager, varlen
+from tests.gpu.dropout import drops_others_at_each_replay, drops_the_same_both_ways, still
 
 pytestmark = pytest.mark.gpu
 CASES = [
@@ -57,43 +58,10 @@ def test_it_can_be_compiled_and_recorded() -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 def test_dropout_leaves_the_same_weights_forwards_and_backwards(longest: int, compiled: bool) -> None:
     torch.manual_seed(0)
-    lengths, share = [longest, 7, longest // 2], 0.25
-    layout = Ragged.of(lengths, "cuda")
-    places = torch.cat([torch.eye(128, device="cuda", dtype=torch.bfloat16)[:n] for n in lengths])
-    v = places[:, None].expand(-1, 2, -1).contiguous().requires_grad_()
-
-    def work(x: torch.Tensor) -> torch.Tensor:
-        still = torch.zeros_like(x)
-        return varlen(Call(q=still, k=still, v=x, queries=layout, keys=layout, scale=0.1, dropout=share))
-
-    run = torch.compile(work) if compiled else work
-    found = run(v)  # equal weights over values that are the places: what was left of each weight
-    again = run(v)
-    assert not again.equal(found)
-    asked = torch.randn_like(found)
-    (gradient,) = torch.autograd.grad(found, v, asked)
-    parts = (x.float().split(lengths) for x in (found, gradient, asked))
-    for left, back, given, n in zip(*parts, lengths, strict=True):
-        weights = left[..., :n] * n
-        assert (weights.eq(0) | (weights - 1 / (1 - share)).abs().lt(0.02)).all()
-        if n > 30:
-            assert abs(weights.eq(0).float().mean() - share) < 0.06
-        wanted = torch.einsum("qnk,qnh->knh", left[..., :n], given)
-        torch.testing.assert_close(back, wanted, atol=3e-2, rtol=3e-2)
+    lengths = [longest, 7, longest // 2]
+    drops_the_same_both_ways(varlen, still(lengths, 0.25), lengths, compiled=compiled)
 
 
-def test_a_recorded_pass_drops_others_at_each_replay() -> None:
-    for length in (40, 100):
-        layout = Ragged.of([length, 5], "cuda")
-        x = torch.randn(length + 5, 2, 32, device="cuda", dtype=torch.bfloat16)
-        call = Call(q=x, k=x, v=x, queries=layout, keys=layout, scale=0.2, dropout=0.5)
-        varlen(call)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            out = varlen(call)
-        found = []
-        for _ in range(2):
-            graph.replay()
-            found.append(out.clone())
-        assert not found[0].equal(found[1])
+@pytest.mark.parametrize("longest", [40, 100])
+def test_a_recorded_pass_drops_others_at_each_replay(longest: int) -> None:
+    drops_others_at_each_replay(varlen, still([longest, 5], 0.5))

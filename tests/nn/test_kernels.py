@@ -12,6 +12,7 @@ from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
 from qkv.nn import kernels
 from qkv.nn.kernels import Bias, Call
+from tests.common.layouts import spaced
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -90,17 +91,8 @@ def cases(draw, bias=("none", "table", "rows"), kinds=("self", "cross", "cached"
         pitch = max(k_lengths) + spare[0]
         spare = [pitch - length for length in k_lengths]
     queries = Ragged.of(q_lengths)
-    offsets = [0]
-    for length, room in zip(k_lengths, spare, strict=True):
-        offsets.append(offsets[-1] + length + room)
-    keys = Ragged(
-        offsets=torch.tensor(offsets, dtype=torch.int32),
-        lengths=torch.tensor(k_lengths, dtype=torch.int32),
-        max_length=max(k_lengths),
-        num_rows=offsets[-1],
-        pitch=pitch,
-        packed=False,
-    )
+    keys = spaced(k_lengths, spare, pitch=pitch)
+    offsets = keys.offsets.tolist()
     if kind in ("self", "cross"):
         keys = queries if kind == "self" else Ragged.of(k_lengths)
     kv_heads = draw(st.integers(1, 2))

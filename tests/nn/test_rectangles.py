@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from qkv.common.ragged import Ragged
 from qkv.nn.rectangles import FILL, gather, rectangles
+from tests.common.layouts import spaced
 
 # Any lengths, and keys of nearly one length under queries of any.
 PAIRS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=12) | st.lists(
@@ -97,14 +98,7 @@ def test_where_nobody_asks_there_is_no_rectangle():
 
 
 def cached(lengths, pitch):
-    return Ragged(
-        offsets=torch.arange(len(lengths) + 1, dtype=torch.int32) * pitch,
-        lengths=torch.tensor(lengths, dtype=torch.int32),
-        max_length=max(lengths),
-        num_rows=pitch * len(lengths),
-        pitch=pitch,
-        packed=False,
-    )
+    return spaced(lengths, [pitch - length for length in lengths], pitch=pitch)
 
 
 def test_a_cache_is_viewed_not_copied():

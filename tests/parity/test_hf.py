@@ -38,6 +38,7 @@ MARIAN = {
     "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "max_position_embeddings": 40,
     "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1, "forced_eos_token_id": 1,
 }  # fmt: skip
+PEGASUS = MARIAN | {"activation_function": "relu"}
 OWN = {"tie_word_embeddings": False}
 
 
@@ -139,6 +140,12 @@ ENCODER_DECODERS = [
         hf.MarianConfig,
         MARIAN | {"encoder_attention_heads": 2, "decoder_attention_heads": 8, "decoder_ffn_dim": 40},
     ),
+    Case(hf.PegasusForConditionalGeneration, hf.PegasusConfig, PEGASUS),
+    Case(
+        hf.PegasusForConditionalGeneration,
+        hf.PegasusConfig,
+        MARIAN | {"scale_embedding": True, "decoder_attention_heads": 8, "decoder_ffn_dim": 40, "eos_token_id": 3},
+    ),
     Case(hf.T5ForConditionalGeneration, hf.T5Config, T5),
     Case(hf.T5ForConditionalGeneration, hf.T5Config, T5_11),
     Case(hf.T5ForSequenceClassification, hf.T5Config, T5),
@@ -157,9 +164,9 @@ def theirs(case: Case) -> Any:
     model = case.model(case.config(**case.numbers)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embed_positions" not in name:  # Marian's sinusoids are a formula, not weights
+            if "embed_positions" not in name:  # the sinusoids of Marian and Pegasus are a formula, not weights
                 parameter.add_(torch.randn_like(parameter) * 0.15)
-        if isinstance(model, hf.MarianMTModel):
+        if isinstance(model, hf.MarianMTModel | hf.PegasusForConditionalGeneration):
             model.final_logits_bias.normal_()
     return model
 
@@ -277,7 +284,11 @@ def test_pooled_sentences(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [Case(hf.MarianMTModel, hf.MarianConfig, MARIAN), Case(hf.T5ForConditionalGeneration, hf.T5Config, T5)],
+    [
+        Case(hf.MarianMTModel, hf.MarianConfig, MARIAN),
+        Case(hf.PegasusForConditionalGeneration, hf.PegasusConfig, PEGASUS),
+        Case(hf.T5ForConditionalGeneration, hf.T5Config, T5),
+    ],
     ids=lambda case: case.name,
 )
 def test_cached_decoding_over_an_encoder(case: Case, tmp_path: Any) -> None:
@@ -427,6 +438,7 @@ def test_a_table_that_the_file_holds_though_it_is_tied(
     [
         (Case(hf.MarianMTModel, hf.MarianConfig, MARIAN), "model.encoder.embed_tokens.weight", "model.shared.weight"),
         (Case(hf.MarianMTModel, hf.MarianConfig, MARIAN), "lm_head.weight", "model.shared.weight"),
+        (Case(hf.PegasusForConditionalGeneration, hf.PegasusConfig, PEGASUS), "lm_head.weight", "model.shared.weight"),
         (Case(hf.T5ForConditionalGeneration, hf.T5Config, T5), "encoder.embed_tokens.weight", "shared.weight"),
         (Case(hf.T5ForConditionalGeneration, hf.T5Config, T5), "lm_head.weight", "shared.weight"),
         (Case(hf.GPT2ForSequenceClassification, hf.GPT2Config, GPT2), "lm_head.weight", "transformer.wte.weight"),

@@ -20,6 +20,7 @@ from qkv.data.phrasebook import phrasebook
 from qkv.exams.evaluate import evaluate
 from qkv.recipes.schema import read_recipe, shipped
 from qkv.runs.run import run_recipe
+from tests.checkpoints.earlier import in_our_names
 
 PAIRS = list(phrasebook(300, 5))
 
@@ -142,6 +143,25 @@ def test_resuming_a_recipe_is_bit_for_bit(tmp_path: Path, files: dict[str, list[
     train("translate", tmp_path / "cut", files, *changes, resume=True)
     a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("whole", "cut"))
     assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_pre_norm_run_of_an_earlier_version_resumes_and_ends_as_pegasus(
+    tmp_path: Path, files: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kind(out: str) -> str:
+        return json.loads((tmp_path / out / "config.json").read_text())["model_type"]
+
+    changes = ["train.steps=4", "train.save_every=2", "model.set.pre_norm=true"]
+    with monkeypatch.context() as patch:
+        in_our_names(patch)
+        train("translate", tmp_path / "run", files, *changes)
+    assert (kind("run"), kind("run/best")) == ("qkv-transformer", "qkv-transformer")
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-4")
+    before = qkv.load(tmp_path / "run", device="cpu").module.state_dict()
+    train("translate", tmp_path / "run", files, *changes, resume=True)
+    assert kind("run") == "pegasus"
+    after = qkv.load(tmp_path / "run", device="cpu").module.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_one_worker_equals_four(tmp_path: Path, files: dict[str, list[str]]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from qkv.checkpoints.hf import generation
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
 from qkv.checkpoints.limits import check_limits
@@ -49,6 +50,7 @@ class Folder:
         threshold: the minimum probability of a predicted label in a multi-label model.
         no_answer: whether a question answering model may predict "no answer"; None if the folder does not say.
         no_answer_threshold: the margin by which "no answer" must outscore the best span to be predicted.
+        stored_as: the `model_type` of the folder it was read from; empty if it was not.
     """
 
     config: Any
@@ -60,6 +62,7 @@ class Folder:
     threshold: float = 0.5
     no_answer: bool | None = None
     no_answer_threshold: float = 0.0
+    stored_as: str = ""
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
@@ -85,12 +88,13 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
         raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, IndexError, QkvError) as error:
         raise QkvError(_cannot_be(folder, error)) from None
-    if not str(raw["model_type"]).startswith(OURS):
+    kind = str(raw["model_type"])
+    if not kind.startswith(OURS):
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
     multi_label = raw.get("problem_type") == MULTI_LABEL
     tokenizer = TextTokenizer.find(folder)
-    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer)
+    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer, kind)
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -156,6 +160,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     theirs = export_tensors(ours, FORMATS[family_of(config)], config) if foreign else ours
     stored = {name: tensor.to(getattr(torch, dtype)) for name, tensor in theirs.items()}
     files = {WHOLE: weight_bytes(stored), "config.json": json_bytes(raw)}
+    if foreign and raw.get("is_encoder_decoder") and "lm" in config.heads:
+        files[generation.FILE] = json_bytes(generation.generation_json(raw, max_length=config.max_length))
     limit = None if tokenizer is None else tokenizer.max_length
     if tokenizer is not None:
         segments = getattr(config, "num_segments", 0) > 1
@@ -175,13 +181,10 @@ def _with_ids(config: Any, tokenizer: TextTokenizer | None) -> Any:
 
 def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool = False) -> dict[str, Any]:
     """Return the contents of config.json. `multi_label`: an example can have any number of labels."""
-    family = family_of(config)
     try:
-        if family not in FORMATS:
-            raise Unwritable("the family has no Hugging Face format")
-        raw = FORMATS[family].write(config)
+        raw = _foreign_json(config)
     except Unwritable:
-        raw = {"model_type": OURS + family, "qkv": to_dict(config)}
+        raw = {"model_type": OURS + family_of(config), "qkv": to_dict(config)}
     if hasattr(config, "num_labels"):
         names = labels or tuple(f"LABEL_{i}" for i in range(config.num_labels))
         if "regress" in config.heads:
@@ -191,6 +194,22 @@ def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool 
         raw["id2label"] = {str(i): name for i, name in enumerate(names)}
         raw["label2id"] = {name: i for i, name in enumerate(names)}
     return raw | {"dtype": "float32"}
+
+
+def _foreign_json(config: Any) -> dict[str, Any]:
+    family = family_of(config)
+    if family not in FORMATS:
+        raise Unwritable("Hugging Face has no such family")
+    return FORMATS[family].write(config)
+
+
+def why_ours(config: Any) -> str:
+    """Return why a config is not written in a format of Hugging Face's; empty if it is."""
+    try:
+        _foreign_json(config)
+    except Unwritable as reason:
+        return str(reason)
+    return ""
 
 
 def _fill(model: Headed, tensors: Mapping[str, Tensor], dtype: torch.dtype, folder: Path) -> None:

@@ -11,7 +11,7 @@ def facts(name: str, found: dict[str, Any]) -> str:
     rows = {
         "model": name,
         "family": found["family"],
-        "stored as": found["stored_as"],
+        "stored as": found["stored_as"] + (f" ({found['stored_note']})" if found["stored_note"] else ""),
         "parameters": f"{found['parameters']:,}",
         "memory": ", ".join(f"{_bytes(size)} in {kind}" for kind, size in memory.items()),
         "position": found["position"] or "recurrence",

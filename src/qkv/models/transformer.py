@@ -1,6 +1,6 @@
 """The Transformer (Vaswani et al. 2017): encoder and decoder, one table for source, target and output.
 
-With the defaults this is what Marian trains and Hugging Face calls `marian`.
+With the defaults this is what Marian trains and Hugging Face calls `marian`; with `pre_norm` it is `pegasus`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from qkv.checkpoints.folder import Folder, config_json
+from qkv.checkpoints.folder import OURS, Folder, config_json, why_ours
 from qkv.models import catalogue
 from qkv.nn import kernels
 from qkv.nn.kernels import Bias
@@ -21,7 +21,8 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
     tokenizer = folder.tokenizer
     return {
         "family": catalogue.family_of(config),
-        "stored_as": config_json(config)["model_type"],
+        "stored_as": folder.stored_as or config_json(config)["model_type"],
+        "stored_note": _note(config, folder),
         "parameters": parameters,
         "memory_bytes": {"float32": 4 * parameters, "bfloat16": 2 * parameters},
         "position": None if position is None else position.name,
@@ -32,6 +33,14 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         else {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint},
         "labels": list(folder.labels) if {"classify", "tag", "distilled"} & set(getattr(config, "heads", ())) else [],
     }
+
+
+def _note(config: Any, folder: Folder) -> str:
+    """Return why other libraries cannot read the folder, or what to do so that they can."""
+    written = config_json(config)["model_type"]
+    if folder.stored_as.startswith(OURS) and not written.startswith(OURS):
+        return f"from an earlier version; saved again, it becomes {written}"
+    return "" if folder.stored_as and not folder.stored_as.startswith(OURS) else why_ours(config)
 
 
 def _kernels(position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
