@@ -101,9 +101,8 @@ def left_to_do(jobs: Sequence[Job], done: Iterable[Found]) -> list[Job]:
 def ours(job: Job, place: Path, minilm: Path) -> Found:
     """Train with the recipe and score the run's folder on the test file."""
     from qkv import load
-    from qkv.common.config import override
     from qkv.exams.evaluate import evaluate
-    from qkv.recipes.schema import read_recipe
+    from qkv.recipes.schema import change, read_recipe
     from qkv.runs.prepare import reading
     from qkv.runs.run import run_recipe
 
@@ -112,9 +111,9 @@ def ours(job: Job, place: Path, minilm: Path) -> Found:
         **start_of(job, minilm), "data.train": job.cell.write("train", place), "train.seed": job.seed,
         "out": str(place / "run"),
     }  # fmt: skip
-    recipe = override(read_recipe(name), given | changes)
+    recipe = change(read_recipe(name), given | changes)
     if recipe.train.average_last == 0 and not job.checkpoints:  # they change nothing, but take longer than small runs
-        recipe = override(recipe, {"train.save_every": NEVER})
+        recipe = change(recipe, {"train.save_every": NEVER})
     said: list[str] = []
     begin = time.perf_counter()
     outcome = run_recipe(recipe, device=job.device, say=said.append)

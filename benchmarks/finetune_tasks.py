@@ -39,9 +39,8 @@ Found = dict[str, Any]
 def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, changes: Found, epochs: float) -> Found:
     """Fine-tune with a recipe and score. Times include reading the files and the final validation and checkpoint."""
     from qkv import load
-    from qkv.common.config import override
     from qkv.exams.evaluate import evaluate
-    from qkv.recipes.schema import read_recipe
+    from qkv.recipes.schema import change, read_recipe
     from qkv.runs.run import run_recipe
 
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
@@ -52,7 +51,7 @@ def ours(bench: Bench, files: Path, minilm: Path, *, seed: int, changes: Found, 
             "data.valid": [str(files / "dev.jsonl")], "data.max_length": bench.max_length, "train.seed": seed,
             "train.epochs": epochs, "train.validate_every": NEVER, "train.save_every": NEVER,
         }  # fmt: skip
-        recipe = override(read_recipe(bench.recipe), {**given, **named, **bench.ours, **changes})
+        recipe = change(read_recipe(bench.recipe), {**given, **named, **bench.ours, **changes})
         start = time.perf_counter()
         outcome = run_recipe(recipe, say=lambda _: None)
         seconds = time.perf_counter() - start

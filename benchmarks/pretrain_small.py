@@ -32,7 +32,7 @@ from qkv import load
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.common.config import override
 from qkv.models import catalogue
-from qkv.recipes.schema import read_recipe
+from qkv.recipes.schema import change, read_recipe
 from qkv.runs.glue import glue, table
 from qkv.runs.run import run_recipe
 from qkv.tokenizers.text import TextTokenizer
@@ -121,7 +121,7 @@ def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
         "train.log_every": 50, "train.save_every": 1e9, "train.validate_every": 1e9,
     }  # fmt: skip
     changes |= {"train.steps": TIMED, "out": str(work / f"timed-{name}"), **OWN[kind], **dict(args.set)}
-    recipe = override(read_recipe(f"pretrain-{kind}"), changes)
+    recipe = change(read_recipe(f"pretrain-{kind}"), changes)
     steps = args.steps
     if not steps:
         run_recipe(recipe, say=print)
@@ -131,7 +131,7 @@ def pretrain(kind: str, args: argparse.Namespace) -> dict[str, Any]:
         steps = max(TIMED, int(USED * left * rate))
         print(f"{kind}: {rate:.1f} steps a second, {left:.0f} s left: {steps:,} steps", flush=True)
     final = {"train.steps": steps, "train.validate_every": 0.05, "out": str(work / name)}
-    run_recipe(override(recipe, final), say=print)
+    run_recipe(change(recipe, final), say=print)
     valid, seconds = metrics(work / name, "valid_loss"), time.perf_counter() - start
     said = fill(work / name / "generator" if kind == "electra" else work / name)
     return {"steps": steps, "tokens": args.tokens, "seconds": seconds, "valid_loss": valid, "fill": said}

@@ -14,7 +14,7 @@ WIDTH = 384  # the width that learning rates are given for
 SMALL, LARGE = 16, 32  # examples of a batch
 MANY = 3000  # examples from which batches are large
 STEPS = 500  # small data gets at least so many steps,
-MOST_EPOCHS = 40  # unless that takes more epochs than this
+MOST_EPOCHS = 150  # unless that takes more epochs than this
 LEAST_EPOCHS = 3
 UNEVEN = 3  # classes are imbalanced if the largest has this many times the examples of the smallest
 
@@ -30,7 +30,7 @@ def tokens(facts: Facts) -> int:
 
 
 def epochs(facts: Facts) -> float:
-    """3, or as many as give 500 steps, but at most 40."""
+    """3, or as many as give 500 steps, but at most 150."""
     steps_of_epoch = max(1.0, facts.examples * facts.length / tokens(facts))
     return round(min(MOST_EPOCHS, max(LEAST_EPOCHS, STEPS / steps_of_epoch)), 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar
@@ -25,6 +25,8 @@ from qkv.tasks.base import Array, Collate, Context, Row, Task, has_decoder, has_
 from qkv.tasks.batches import CHUNK, limit_of, shifted, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
 from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.facts import Rule
+from qkv.tasks.translate_rules import RULES
 
 BUILT_IN = "phrasebook:"
 PARTS = ("train", "valid", "test")
@@ -37,6 +39,7 @@ class TranslateTask(Task):
     """Sequence to sequence, with one vocabulary for both sides."""
 
     measured: ClassVar[bool] = True
+    rules: ClassVar[Mapping[str, Rule]] = RULES
     Settings: ClassVar[type[Any]] = Translate
     specials: ClassVar[str] = "translate"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
