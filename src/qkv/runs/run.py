@@ -34,7 +34,8 @@ from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
-from qkv.runs.run_folder import held, open_folder
+from qkv.runs.run_folder import RECIPE, held, open_folder
+from qkv.runs.start import with_commit
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
@@ -51,7 +52,7 @@ def run_recipe(
     where = find_device(device)
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)):
-        return _run(recipe, where, resume, say, own)
+        return _run(with_commit(recipe, Path(recipe.out) / RECIPE, say), where, resume, say, own)
 
 
 def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> Outcome:

@@ -22,10 +22,12 @@ from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
+from qkv.runs.start import with_commit
 from qkv.tasks.table import find_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
+SEARCH = "search.toml"  # the recipe of the whole search
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so that it wins ties
 
 Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the error
@@ -35,12 +37,12 @@ def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, s
     """Train with each learning rate and keep the run that validates best."""
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
-        return _search(recipe, resume, device, say)
+        return _search(with_commit(recipe, Path(recipe.out) / SEARCH, say), resume, device, say)
 
 
 def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
     folder = Path(recipe.out)
-    new = open_folder(folder, recipe, resume, "search.toml")
+    new = open_folder(folder, recipe, resume, SEARCH)
     try:
         if not (folder / "search.json").is_file():
             tries: dict[str, Try] = {}
