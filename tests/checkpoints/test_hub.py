@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 
 import qkv
 from qkv.checkpoints.hub import download, parse, pinned
 from qkv.checkpoints.weights import INDEX, WHOLE
 from qkv.common.errors import QkvError, UsageError
+from qkv.predict import info
 from tests.hub_server import HubServer
 
 NAME = "hf:ann/tiny"
@@ -157,8 +158,6 @@ def test_a_model_in_shards(hub: HubServer, bert_folder: Path, offline: Any) -> N
     for number, keys in enumerate((sorted(tensors)[:half], sorted(tensors)[half:]), 1):
         parts[f"model-{number:05}-of-00002.safetensors"] = {key: tensors[key] for key in keys}
     index = {"metadata": {}, "weight_map": {key: file for file, part in parts.items() for key in part}}
-    from safetensors.torch import save
-
     files = {file: save(part, metadata={"format": "pt"}) for file, part in parts.items()}
     more = {WHOLE: None, INDEX: json.dumps(index).encode(), "pytorch_model.bin": b"a pickle"}
     hub.add("ann/shards", bert_folder, **files, **more)
@@ -232,7 +231,7 @@ def test_a_repository_that_is_no_model(hub: HubServer, bert_folder: Path, more: 
 
 def test_a_family_that_qkv_does_not_read_is_known_before_its_weights(hub: HubServer, bert_folder: Path) -> None:
     hub.add("ann/llama", bert_folder, **{"config.json": b'{"model_type": "llama"}'})
-    with pytest.raises(QkvError, match=r"hf:ann/llama is of the family 'llama', which qkv does not read \(bert, rob"):
+    with pytest.raises(QkvError, match=r"hf:ann/llama is of the family 'llama', which qkv does not read \(it reads "):
         download("hf:ann/llama")
     assert hub.asked == {"config.json"}
 
@@ -312,6 +311,15 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_that_is_none(name: str) -> None:
     with pytest.raises(UsageError, match="names no model: write hf:OWNER/NAME or hf:OWNER/NAME@REVISION"):
         parse(name)
+
+
+@pytest.mark.parametrize("verb", [qkv.load, info])
+def test_a_name_without_its_prefix(verb: Any) -> None:
+    with pytest.raises(UsageError, match=r"^ann/tiny is not a folder .*; if it is .* Hub, write hf:ann/tiny$"):
+        verb("ann/tiny")
+    with pytest.raises(UsageError) as caught:
+        verb("runs/a/best")
+    assert "hf:" not in str(caught.value)
 
 
 def hub_cache() -> str:

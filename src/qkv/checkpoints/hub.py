@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from qkv.checkpoints.folder import model_types
+from qkv.checkpoints.folder import OURS, model_types
 from qkv.checkpoints.sentence import MODULES, PROMPTS
 from qkv.checkpoints.update import DIGESTS
 from qkv.checkpoints.weights import INDEX, WHOLE, read_json, shards
@@ -59,6 +59,12 @@ def parse(name: str) -> HubModel:
     if found is None:
         raise UsageError(f"{show(name)} names no model: write hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
     return HubModel(found["repo"], found["revision"])
+
+
+def hint(path: str) -> str:
+    """Return the end of an error about a path that does not exist: it may be the name of a model on the Hub."""
+    named = path.count("/") == 1 and NAME.fullmatch(HUB + path)
+    return f"; if it is a model on the Hugging Face Hub, write {HUB}{path}" if named else ""
 
 
 def pinned(name: str) -> str:
@@ -155,9 +161,10 @@ def _refuse_others(asked: HubModel, place: PurePosixPath, inside: list[PurePosix
 
 def _check_family(asked: HubModel, folder: Path) -> None:
     """Raise an error for a model that cannot be read, before its weights are downloaded."""
-    kind = read_json(folder / "config.json").get("model_type")
-    if kind not in model_types():
-        raise QkvError(f"{asked} is of the family {show(kind)}, which qkv does not read ({', '.join(model_types())})")
+    kind, known = read_json(folder / "config.json").get("model_type"), model_types()
+    if kind not in known:
+        theirs = ", ".join(name for name in known if not name.startswith(OURS))
+        raise QkvError(f"{asked} is of the family {show(kind)}, which qkv does not read (it reads {theirs})")
 
 
 def _explained(asked: HubModel, error: Exception, errors: Any, hub: str) -> QkvError:

@@ -72,7 +72,7 @@ def find(folder: str | Path) -> Path:
     if str(folder) in names:
         return PRETRAINED / folder
     there = f"built-in models: {', '.join(names)}" if names else "no model is built in here"
-    raise UsageError(f"{folder} is not a folder ({there})")
+    raise UsageError(f"{folder} is not a folder ({there}){hub.hint(str(folder))}")
 
 
 def built_in() -> list[str]:
@@ -97,7 +97,7 @@ def info(name: str) -> dict[str, Any]:
         return load(name).describe()
     if os.path.isdir(name) or name not in catalogue.PRESETS:
         disk.recover(Path(name).absolute())
-        if not os.path.exists(name) and name not in built_in():
+        if not os.path.exists(name) and name not in built_in() and "/" not in name:
             raise unknown("model folder or preset", name, [*built_in(), *catalogue.PRESETS])
         return load(name).describe()
     config = catalogue.preset(name)

@@ -63,7 +63,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
     if is_hub(recipe.model.init):
         hub.parse(recipe.model.init)
     elif recipe.model.init and not os.path.isdir(recipe.model.init):
-        raise UsageError(f"model.init: {recipe.model.init} is not a folder")
+        raise UsageError(f"model.init: {recipe.model.init} is not a folder{hub.hint(recipe.model.init)}")
     if reads_data and not recipe.data.train:
         raise UsageError("data.train is empty: set it with --set data.train=FILE")
     if not reads_data and not recipe.train.steps:
