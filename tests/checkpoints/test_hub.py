@@ -313,6 +313,11 @@ def test_a_name_that_is_none(name: str) -> None:
         parse(name)
 
 
+@pytest.mark.parametrize("name", ["hf:gpt2", "hf:ann/a.b-c_1", "hf:ann/tiny@refs/pr/1", "hf:ann/tiny@v1--final"])
+def test_a_name_comes_back_as_it_was(name: str) -> None:
+    assert str(parse(name)) == name
+
+
 @pytest.mark.parametrize("verb", [qkv.load, info])
 def test_a_name_without_its_prefix(verb: Any) -> None:
     with pytest.raises(UsageError, match=r"^ann/tiny is not a folder .*; if it is .* Hub, write hf:ann/tiny$"):

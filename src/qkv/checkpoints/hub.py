@@ -34,7 +34,7 @@ FILES = (
 OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".gguf", ".onnx")
 NOT_WEIGHTS = ("training_args.bin", "optimizer.pt", "scheduler.pt")
 PART = r"[A-Za-z0-9_](?:[\w.-]*\w)?"
-NAME = re.compile(rf"{HUB}(?P<repo>(?!.*(?:--|\.\.)){PART}(?:/{PART})?)(?:@(?P<revision>[^\s@]+))?", re.ASCII)
+NAME = re.compile(rf"{HUB}(?P<repo>(?![^@]*(?:--|\.\.)){PART}(?:/{PART})?)(?:@(?P<revision>[^\s@]+))?", re.ASCII)
 
 
 @dataclass(frozen=True)
