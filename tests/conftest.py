@@ -78,3 +78,22 @@ def null_device(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except PermissionError:
         pytest.skip("root may make no device here")
     return place
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A Hub on this machine with an empty cache; `huggingface_hub` has read its environment long ago."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    from tests.hub_server import HubServer
+
+    server = HubServer()
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+    monkeypatch.setattr(constants, "ENDPOINT", server.url)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    yield server
+    server.shutdown()
+    server.server_close()

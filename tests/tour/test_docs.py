@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.hub_server import HubServer
 from tests.predict.readers import NER, make_reader
 
 from qkv.models.catalogue import FAMILIES
@@ -105,8 +106,9 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
-def test_readme_commands_run(bert_folder: Path, tmp_path: Path) -> None:
-    """The other commands, FOLDER being a model that has the verb."""
+def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -> None:
+    """The other commands, FOLDER being a model that has the verb; the Hub is a server on this machine."""
+    hub.add("sentence-transformers/all-MiniLM-L6-v2", bert_folder)
     readers = {
         "classify": make_reader("classify", labels=("bad", "good")),
         "tag": make_reader("tag", labels=NER),
@@ -130,7 +132,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path) -> None:
         subprocess.Popen(
             [sys.executable, "-m", *words(line, verb)],
             cwd=tmp_path,
-            env=ENVIRONMENT | {"OMP_NUM_THREADS": "1"},
+            env=ENVIRONMENT | {"OMP_NUM_THREADS": "1", "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -108,8 +108,13 @@ def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     for style in FORMATS.values():
         if kind in style.model_types:
             return style.read(raw, tensors)
-    known = [name for style in FORMATS.values() for name in style.model_types]
-    raise unknown("model_type", kind, [*known, *(OURS + family for family in FAMILIES)])
+    raise unknown("model_type", kind, model_types())
+
+
+def model_types() -> list[str]:
+    """List the values of `model_type` in config.json that can be read: Hugging Face's, then our own."""
+    theirs = [name for style in FORMATS.values() for name in style.model_types]
+    return [*theirs, *(OURS + family for family in FAMILIES)]
 
 
 def write_folder(

@@ -54,14 +54,19 @@ def json_bytes(raw: Any) -> bytes:
     return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _read_shards(index: Path) -> dict[str, Tensor]:
+def shards(index: Path) -> dict[str, str]:
+    """Return which file holds each tensor, from the index of a model in shards. Files lie beside the index."""
     try:
-        where: dict[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
-        files = sorted({index.parent / Path(name).name for name in where.values()})
+        where = json.loads(index.read_text("utf-8"))["weight_map"]
+        return {str(tensor): Path(file).name for tensor, file in where.items()}
     except (ValueError, KeyError, TypeError, AttributeError, UnicodeDecodeError):
         raise QkvError(f"{index} is damaged: it is not a list of shards") from None
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    where = shards(index)
     tensors: dict[str, Tensor] = {}
-    for file in files:
+    for file in sorted({index.parent / name for name in where.values()}):
         if not file.is_file():
             raise QkvError(f"{index} lists the shard {file.name}, which is missing")
         tensors |= _read_file(file)

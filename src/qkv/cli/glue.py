@@ -23,7 +23,9 @@ def glue(
     more: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
     ] = None,
-    model: Annotated[str, typer.Option(help="A model folder, or a preset to train from scratch.")] = "bert-mini",
+    model: Annotated[
+        str, typer.Option(help="A model folder, hf:OWNER/NAME, or a preset to train from scratch.")
+    ] = "bert-mini",
     tasks: Annotated[
         str | None, typer.Option(help="Tasks to run, such as CoLA,SST-2. Default: all that the folder has.")
     ] = None,

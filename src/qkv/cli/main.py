@@ -48,7 +48,10 @@ def main(
 @app.command(epilog="Examples:  qkv info bert-base   |   qkv info path/to/folder --json")
 def info(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder or the name of a preset.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model folder, hf:OWNER/NAME or the name of a preset.", show_default=False
+        ),
     ],
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -64,7 +67,10 @@ def info(
 @app.command(epilog="Examples:  qkv translate en-de 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
 def translate(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder or a built-in translator.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model folder, hf:OWNER/NAME or a built-in translator.", show_default=False
+        ),
     ],
     texts: Annotated[
         list[str] | None,

@@ -9,10 +9,14 @@ import typer
 
 from qkv.common.progress import Bar
 
-MODEL = typer.Argument(metavar="MODEL", help="A model folder, written by qkv or by transformers.", show_default=False)
+MODEL = typer.Argument(
+    metavar="MODEL",
+    help="A model folder, written by qkv or by transformers, or a model on the Hugging Face Hub: hf:OWNER/NAME.",
+    show_default=False,
+)
 VECTORS = typer.Argument(
     metavar="MODEL",
-    help="A model folder, or a file of word vectors (.txt, .vec, .bin, also with .gz).",
+    help="A model folder, hf:OWNER/NAME, or a file of word vectors (.txt, .vec, .bin, also with .gz).",
     show_default=False,
 )
 FILE = typer.Option(

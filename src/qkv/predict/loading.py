@@ -1,4 +1,4 @@
-"""From a folder, a built-in name or a preset to a model; and back to a folder."""
+"""From a folder, a built-in name, a name on the Hub or a preset to a model; and back to a folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
+from qkv.checkpoints import hub
 from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
 from qkv.common.errors import UsageError, system_errors, unknown
+from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.nn.precision import cpu_multiplies
 from qkv.predict.device import bound_primitives, find_device
@@ -33,7 +35,8 @@ def load(
     """Load a model folder, written by qkv or by `transformers`.
 
     Args:
-        folder: a path, or the name of a built-in model ("en-de"); also a file of word vectors (.txt, .vec, .bin, .gz).
+        folder: a path, the name of a built-in model ("en-de"), or a model on the Hugging Face Hub as "hf:OWNER/NAME" or
+            "hf:OWNER/NAME@REVISION"; also a file of word vectors (.txt, .vec, .bin, .gz).
         device: "cpu", "cuda" or "cuda:1"; None means CUDA if it is available.
         kernel: the attention kernel: auto, eager, sdpa, varlen or biased.
         dtype: float32, bfloat16 or float16.
@@ -55,7 +58,12 @@ def load(
 
 
 def find(folder: str | Path) -> Path:
-    """Return the folder for a path or the name of a built-in model; an existing path wins over a name."""
+    """Return the folder for a path, the name of a built-in model or `hf:OWNER/NAME`, which is downloaded.
+
+    An existing path wins over the name of a built-in model.
+    """
+    if is_hub(folder):
+        return hub.download(str(folder))
     path = Path(folder)
     disk.recover(path.absolute())  # a save that was cut off between its two renames
     if os.path.exists(path):
@@ -64,7 +72,7 @@ def find(folder: str | Path) -> Path:
     if str(folder) in names:
         return PRETRAINED / folder
     there = f"built-in models: {', '.join(names)}" if names else "no model is built in here"
-    raise UsageError(f"{folder} is not a folder ({there})")
+    raise UsageError(f"{folder} is not a folder ({there}){hub.hint(str(folder))}")
 
 
 def built_in() -> list[str]:
@@ -84,10 +92,12 @@ def save(model: Model, folder: str | Path, *, dtype: str = "float32") -> None:
 
 
 def info(name: str) -> dict[str, Any]:
-    """Describe a model folder, a built-in model or a preset; a preset is counted without being built in memory."""
+    """Describe a model: a folder, a built-in one, one on the Hub or a preset, which is not built in memory."""
+    if is_hub(name):
+        return load(name).describe()
     if os.path.isdir(name) or name not in catalogue.PRESETS:
         disk.recover(Path(name).absolute())
-        if not os.path.exists(name) and name not in built_in():
+        if not os.path.exists(name) and name not in built_in() and "/" not in name:
             raise unknown("model folder or preset", name, [*built_in(), *catalogue.PRESETS])
         return load(name).describe()
     config = catalogue.preset(name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from qkv.checkpoints import hub
 from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
+from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe
 from qkv.tasks.base import Task
@@ -59,8 +61,10 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         raise UsageError("set exactly one of model.preset and model.init")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
-    if recipe.model.init and not os.path.isdir(recipe.model.init):
-        raise UsageError(f"model.init: {recipe.model.init} is not a folder")
+    if is_hub(recipe.model.init):
+        hub.parse(recipe.model.init)
+    elif recipe.model.init and not os.path.isdir(recipe.model.init):
+        raise UsageError(f"model.init: {recipe.model.init} is not a folder{hub.hint(recipe.model.init)}")
     if reads_data and not recipe.data.train:
         raise UsageError("data.train is empty: set it with --set data.train=FILE")
     if not reads_data and not recipe.train.steps:

@@ -34,8 +34,9 @@ The folder of a run is a model folder that you can load, with these files next t
 - `metrics.jsonl` and `energy.json`: the metrics and the energy used;
 - `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
 - `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples;
-- `inputs.json`: digests of the training and validation files and of `model.init`. A run resumes only with the files it
-  started with; the tokenizer and, if it ends with the best weights, `best/` must be unchanged too.
+- `inputs.json`: digests of the training and validation files and of `model.init`, unless that is a model on the Hub,
+  which has its commit in `recipe.toml`. A run resumes only with the files it started with; the tokenizer and, if it
+  ends with the best weights, `best/` must be unchanged too.
 
 Only one run at a time can train in a folder; a second one stops with an error. Ctrl-C or SIGTERM saves the run and ends
 it with exit code 1, so that you can resume it; a second Ctrl-C stops it at once. Exit codes of `qkv`: 0 done, 1 failed

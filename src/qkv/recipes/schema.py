@@ -32,7 +32,8 @@ class ModelSection:
 
     Attributes:
         preset: a preset of the catalogue, with randomly initialised weights.
-        init: a model folder to start from instead. Its tokenizer is used too.
+        init: a model folder to start from instead, or a model on the Hugging Face Hub (hf:OWNER/NAME[@REVISION]); the
+            run's recipe.toml then names its commit. Its tokenizer is used too.
         set: values of the model config to change.
     """
 

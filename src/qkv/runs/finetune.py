@@ -14,6 +14,7 @@ from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
 from qkv.common.terminal import visible
 from qkv.data.config import DataConfig
+from qkv.data.hub import is_hub
 from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
@@ -68,7 +69,7 @@ def finetune(
     """Fine-tune a model folder, written by qkv or by `transformers`.
 
     Args:
-        folder: the model to start from.
+        folder: the model to start from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]".
         train: training files. The columns of a table are detected.
         task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings.
         valid: validation files. If None, some training examples are held out.
@@ -83,7 +84,8 @@ def finetune(
     """
     tell = say or _to_standard_error
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
-        given = {"model.init": str(find(fspath(folder))), "out": fspath(out) if out else str(Path(place) / "run")}
+        start = fspath(folder) if is_hub(folder) else str(find(fspath(folder)))  # the run chooses the commit
+        given = {"model.init": start, "out": fspath(out) if out else str(Path(place) / "run")}
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
         length = {} if epochs is None else {"train.epochs": epochs}
         recipe = change(read_recipe(task), {**given, **files, **length, **changes})

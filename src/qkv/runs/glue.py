@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from qkv.checkpoints import hub
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.data.hub import is_hub
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
 from qkv.exams.glue_files import TASKS, GlueTask, find_tasks
@@ -42,7 +44,7 @@ def glue(
 
     Args:
         folder: the GLUE download, with one subfolder per task. Files may be compressed.
-        model: a model folder, or a preset to train from scratch.
+        model: a model folder, a model on the Hub (hf:OWNER/NAME), or a preset to train from scratch.
         out: where to keep runs and scores.
         tasks: which tasks to run. If empty, all that the folder has.
         epochs: passes over the data. If None, the recipe decides.
@@ -57,6 +59,7 @@ def glue(
     if seeds < 1:
         raise UsageError(f"seeds must be at least 1, got {seeds}")
     files = find_tasks(folder, tasks, say)
+    model = hub.pinned(model) if is_hub(model) else model  # all runs start from the same weights
     start = _start(model)
     asked: Found = {"model": model, "epochs": epochs, "changes": dict(changes or {})}
     length = {} if epochs is None else {"train.epochs": epochs}
@@ -116,6 +119,8 @@ def _recipe(task: GlueTask) -> Recipe:
 
 
 def _start(model: str) -> dict[str, str]:
+    if is_hub(model):
+        return {"model.init": model}
     if Path(model).is_dir() or model in built_in():
         return {"model.init": str(find(model))}
     if model not in catalogue.PRESETS:

@@ -61,7 +61,7 @@ def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
         for name in () if path.startswith((HUB, "phrasebook:")) else expand([path]):
             place = stored_file(name)
             yield str(place), place
-    if recipe.model.init:
+    if recipe.model.init and not recipe.model.init.startswith(HUB):  # there, the commit is the digest
         start = Path(recipe.model.init)
         for place in sorted({file for pattern in (*MODEL, *MODEL_PARTS) for file in start.glob(pattern)}):
             if place.is_file():

@@ -7,6 +7,7 @@ from typing import Any
 
 from qkv.checkpoints.folder import read_folder
 from qkv.models import catalogue
+from qkv.predict import find
 from qkv.recipes.check import OPTIONAL
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.own import Own
@@ -28,7 +29,7 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
         old = read_recipe(str(stored))
         return change(recipe, {key: _value(old, key) for key in recipe.auto})
     task = own.task_for(recipe).resolved(lambda _: None)
-    start = read_folder(recipe.model.init) if recipe.model.init else None
+    start = read_folder(find(recipe.model.init)) if recipe.model.init else None
     config = start.config if start else catalogue.preset(recipe.model.preset)
     facts = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
     values = {key: task.rules[key](facts) for key in recipe.auto if key not in OPTIONAL or task.allows(key)}

@@ -37,6 +37,7 @@ from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.resolve import resolve
 from qkv.runs.run_folder import RECIPE, held, open_folder
+from qkv.runs.start import with_commit
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
@@ -53,6 +54,7 @@ def run_recipe(
     where = find_device(device)
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)):
+        recipe = with_commit(recipe, Path(recipe.out) / RECIPE, say)
         recipe = resolve(recipe, Path(recipe.out) / RECIPE, own, say)
         return _run(recipe, where, resume, say, own)
 

@@ -24,6 +24,7 @@ from qkv.runs.own import Own
 from qkv.runs.resolve import resolve
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
+from qkv.runs.start import with_commit
 from qkv.training.loop import Outcome
 from qkv.training.validation import described, rank
 
@@ -37,6 +38,7 @@ def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, s
     """Train with each learning rate and keep the run that validates best."""
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
+        recipe = with_commit(recipe, Path(recipe.out) / SEARCH, say)
         recipe = resolve(recipe, Path(recipe.out) / SEARCH, Own(), say)
         return _search(recipe, resume, device, say)
 
