@@ -90,7 +90,7 @@ class RegressTask(TextTableTask):
     def lesson(self, scores: Mapping[str, float], examples: Sequence[Rated]) -> str:
         """Numbers that are no closer than the mean are useless."""
         variance = float(np.var([example.score for example in examples]))
-        return "always predicting the mean is as good" if variance and scores["mse"] >= variance else ""
+        return "always predicting the mean is as good" if variance and scores["mse"] > 0.99 * variance else ""
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
