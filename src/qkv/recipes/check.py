@@ -8,6 +8,7 @@ from typing import Any
 from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
 from qkv.models import catalogue
+from qkv.predict.loading import built_in
 from qkv.recipes.schema import Recipe
 from qkv.tasks.base import Task
 from qkv.tasks.table import TASKS, read_task
@@ -58,7 +59,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         raise UsageError("set exactly one of model.preset and model.init")
     if recipe.model.preset and recipe.model.preset not in catalogue.PRESETS:
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
-    if recipe.model.init and not os.path.isdir(recipe.model.init):
+    if recipe.model.init and not os.path.isdir(recipe.model.init) and recipe.model.init not in built_in():
         raise UsageError(f"model.init: {recipe.model.init} is not a folder")
     if reads_data and not recipe.data.train:
         raise UsageError("data.train is empty: set it with --set data.train=FILE")

@@ -18,6 +18,7 @@ from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
 from qkv.predict import Model, find
+from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, read_recipe
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
@@ -51,10 +52,10 @@ class FineTuned(Model):
 
 
 def finetune(
-    folder: PathName,
+    folder: PathName | None = None,
     *,
     train: Files,
-    task: str = "classify",
+    task: str | None = None,
     valid: Files = None,
     test: Files = None,
     epochs: float = 3,
@@ -65,12 +66,13 @@ def finetune(
     say: Say | None = None,
     **changes: Any,
 ) -> FineTuned:
-    """Fine-tune a model folder, written by qkv or by `transformers`.
+    """Fine-tune the built-in encoder, or a model folder written by qkv or by `transformers`.
 
     Args:
-        folder: the model to start from.
+        folder: the model to start from. If None, the built-in encoder.
         train: training files. The columns of a table are detected.
-        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings.
+        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings. If None, it is
+            recognised from the files.
         valid: validation files. If None, some training examples are held out.
         test: files to score at the end.
         epochs: passes over the data.
@@ -83,9 +85,12 @@ def finetune(
     """
     tell = say or _to_standard_error
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
-        given = {"model.init": str(find(fspath(folder))), "out": fspath(out) if out else str(Path(place) / "run")}
+        given = {"out": fspath(out) if out else str(Path(place) / "run"), "train.epochs": epochs}
+        if folder is not None:
+            given["model.init"] = str(find(fspath(folder)))
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
-        recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
+        asked = recipe_of(files["data.train"], changes, say=tell) if task is None else read_recipe(task)
+        recipe = override(asked, {**given, **files, **changes})
         outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
         if not outcome.finished:
             more = "; continue with resume=True" if out else ""

@@ -16,6 +16,7 @@ from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
 from qkv.data.config import DataConfig
 from qkv.models import catalogue
+from qkv.predict import find
 from qkv.recipes.check import options_of
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.own import Own
@@ -52,7 +53,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
     """Create the tokenizer, model and stores; reuse those of an earlier attempt."""
     own = own or Own()
     task = own.task_for(recipe)
-    start = read_folder(recipe.model.init) if recipe.model.init else None
+    place = find(recipe.model.init) if recipe.model.init else None
+    start = read_folder(place) if place else None
     tokenizer = start.tokenizer if start else None
     facts: dict[str, Any] = {}
     if own.batches is None:
@@ -66,8 +68,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
     model = own.build(config) if own.model is not None else task.build(config)
     if own.model is None:
         task.check_model(model, context)
-    if start is not None:
-        task.load_start(model, start, Path(recipe.model.init), context)
+    if place is not None and start is not None:
+        task.load_start(model, start, place, context)
     if own.batches is not None:
         return Prepared(task, context, model, folder, None, None)
     begun = not recipe.data.cache and bool(steps(folder / "checkpoints"))

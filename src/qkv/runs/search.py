@@ -19,10 +19,11 @@ from qkv.common import disk
 from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
+from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
-from qkv.tasks.table import find_task
+from qkv.tasks.table import find_task, read_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
@@ -33,6 +34,7 @@ Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the 
 
 def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
     """Train with each learning rate and keep the run that validates best."""
+    recipe = with_default_model(recipe, read_task(recipe.task, recipe.objective, recipe.data), say)
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
         return _search(recipe, resume, device, say)

@@ -100,6 +100,7 @@ class Task:
     mixable: ClassVar[bool] = True  # can be a part of a mixture
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
+    starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
     accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
