@@ -6,6 +6,7 @@
     python benchmarks/english.py sentences --work runs/english
     python benchmarks/english.py pack      --work runs/english --out src/qkv/pretrained/english
     python benchmarks/english.py score     --data DATA --models src/qkv/pretrained/english --out english.json
+    python benchmarks/english_card.py --scores english.json --out src/qkv/pretrained/english/README.md
 
 `DATA` is a folder with english-novels/, wiki-enwik8-clean/ and, for `score`, glue/STS-B/. Each part can be stopped and
 typed again; `pretrain` and `sentences` stop by themselves after --seconds, save, and exit with code 1.
