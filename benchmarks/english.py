@@ -52,6 +52,7 @@ from qkv.models import catalogue
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.run import run_recipe
 from qkv.tasks.start import transfer
+from qkv.tokenizers.text import TextTokenizer
 from qkv.tokenizers.training import train_tokenizer
 
 HERE = Path(__file__).parent
@@ -70,7 +71,7 @@ STSB = {
 
 def stage(name: str, args: argparse.Namespace, **changes: Any) -> Recipe:
     """Return the recipe of a stage; --set comes last."""
-    given = {"out": str(args.work / name), "train.compile": args.compile, **changes, **dict(args.set)}
+    given = {"out": str(args.work / name), **changes, **dict(args.set)}
     return override(read_recipe(str(HERE / f"english-{name}.toml")), given)
 
 
@@ -80,8 +81,10 @@ def prepare(args: argparse.Namespace) -> None:
     files = write_texts(args.data, args.work, args.limit)
     recipe, first = stage("electra", args), args.work / "first"
     if not (first / "config.json").is_file():
-        with files["train"].open(encoding="utf-8") as lines:
-            tokenizer = train_tokenizer(lines, replace(recipe.tokenizer, specials="bert"))
+        tokenizer = TextTokenizer.find(args.tokenizer) if args.tokenizer else None
+        if tokenizer is None:
+            with files["train"].open(encoding="utf-8") as lines:
+                tokenizer = train_tokenizer(lines, replace(recipe.tokenizer, specials="bert"))
         changes = {**recipe.model.set, "vocab_size": tokenizer.vocab_size}
         config = override(catalogue.preset(recipe.model.preset), changes)
         torch.manual_seed(recipe.train.seed)
@@ -143,6 +146,7 @@ def pretrain(args: argparse.Namespace) -> bool:
     recipe = stage("electra", args, **{
         "model.preset": "", "model.init": str(work / "first"), "data.train": [str(work / "train.txt")],
         "data.valid": [str(work / "valid.txt")], "data.cache": str(work / "data-electra"),
+        "train.compile": args.compile,
     })  # fmt: skip
     if not plan.is_file():
         steps = recipe.train.steps or timed(recipe, args)
@@ -233,6 +237,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder with the corpora")
     parser.add_argument("--work", type=Path, default=Path("runs/english"))
     parser.add_argument("--limit", type=int, help="use only this many documents of each corpus")
+    parser.add_argument("--tokenizer", type=Path, help="a folder with the tokenizer, to save training it in `prepare`")
     parser.add_argument("--seconds", type=float, help="stop and save after this time")
     parser.add_argument("--plan", type=float, default=1150, help="seconds of training in `pretrain`, over all calls")
     parser.add_argument("--timed", type=int, default=TIMED, help="steps to time")
