@@ -176,8 +176,17 @@ def test_columns_that_are_set_decide(tmp_path: Path) -> None:
     assert [recipe.task for recipe in asked] == ["classify", "regress"]
     both = recipe_for(file, ["data.label=kind", "data.text=title", "data.second=text"], say=lambda _: None)
     assert (both.out, both.data.second) == ("runs/a", "text")
+    with pytest.raises(UsageError, match=r"unknown column .* 'knd'; did you mean 'kind'"):
+        recipe_for(file, ["data.label=knd"], say=lambda _: None)
     several = table(tmp_path / "b.tsv", ["text", "label"], TEXTS, [f"{c},only{i}" for i, c in enumerate(CLASSES)])
     assert recipe_for(several, ["data.separator=,"], say=lambda _: None).task == "classify"
+
+
+def test_a_pattern_is_read_by_its_first_file(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        table(tmp_path / f"{name}.tsv", ["text", "label"], TEXTS, CLASSES)
+    recipe = recipe_for(str(tmp_path / "*.tsv"), say=lambda _: None)
+    assert (recipe.task, recipe.data.train, recipe.out) == ("classify", (str(tmp_path / "*.tsv"),), "runs/data")
 
 
 def test_recipes_by_name_are_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

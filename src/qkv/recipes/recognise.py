@@ -107,4 +107,4 @@ def _is_data(what: str) -> bool:
 def _stem(what: str) -> str:
     """Return the name of a run: the file's without its endings."""
     name = os.path.basename(content_name(what).rstrip("/")) if os.path.exists(what) else os.path.basename(what)
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name.split(".")[0]) or "data"
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in name.split(".")[0]).strip("-") or "data"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qkv.common.errors import UsageError
+from qkv.common.errors import UsageError, unknown
 from qkv.data.columns import LABELS, SCORES, as_name
 from qkv.data.guess import FREE, Seen, guess_header, guess_label, look
 from qkv.data.labelled import find_columns, sort_labels
@@ -57,9 +57,10 @@ def _translations(table: Table) -> list[str]:
 def _label(table: Table, seen: Sequence[Seen], given: Given) -> Seen | None:
     """Return the column of the label: the given one, one with a common name, or the only one that can be it."""
     if asked := given.get("label"):
-        column = as_column(asked)
-        table.check([column])
-        return next(one for one in seen if column in (one.name, one.place))
+        found = next((one for one in seen if as_column(asked) in (one.name, one.place)), None)
+        if found is None:
+            raise unknown(f"column of {table.start}", asked, [shorten(name) for name in table.names])
+        return found
     texts = {as_column(name) for key in ("text", "second") if (name := given.get(key))}
     free = [one for one in seen if not {one.name, one.place} & texts]
     by_name = {one.name.strip().lower(): one for one in reversed(free)}
