@@ -64,6 +64,8 @@ def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel):
     assert wheel.name == f"qkv-{__version__}-py3-none-any.whl"
     assert sources <= set(names)
     assert "qkv/py.typed" in names
+    models = (path for path in (ROOT / "src" / "qkv" / "pretrained").rglob("*") if path.is_file())
+    assert {str(path.relative_to(ROOT / "src")) for path in models} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith("tests") or "__pycache__" in name]
 

@@ -53,7 +53,7 @@ class SentenceOrderTask(Task):
 
     Settings: ClassVar[type[Any]] = OrderSettings
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
-    accuracy: ClassVar[str] = "classify.correct"
+    measured: ClassVar[bool] = True  # validation reports the accuracy, and the best one decides
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Ordered]:
         """Read pairs of lines."""
@@ -101,7 +101,7 @@ class SentenceOrderTask(Task):
         return graded([Accuracy()], self._answers(exam))
 
     def _answers(self, exam: Exam) -> Iterator[tuple[str, str]]:
-        for chunk in exam.chunks(self.examples(exam.paths, exam.skipped)):
+        for chunk in exam.chunks(exam.read(self)):
             found = exam.model.classify([e.first for e in chunk], [e.second for e in chunk])
             for label, example in zip(found, chunk, strict=True):
                 yield label.label, "swapped" if example.swapped else "in order"

@@ -74,7 +74,7 @@ def test_resume_of_a_run_that_is_done(trained: Path) -> None:
         (("train", "phrasebook", "--set", "train.stps=1"), "did you mean 'train.steps'"),
         (("train", "translate"), "data.train is empty"),
         (("train", "translate", "--set", "data.train=[no.en,no.de]"), "there is no file no.en"),
-        (("train", "classify", "--set", "data.train=[x.csv]"), "exactly one of model.preset and model.init"),
+        (("train", "adapt", "--set", "data.train=[x.txt]"), "exactly one of model.preset and model.init"),
         (("train", "phrasebook", "nonsense"), "--set takes key=value, got 'nonsense'"),
         (("evaluate", "nowhere", "x"), "nowhere is not a folder"),
         (("translate", "nowhere", "x"), "nowhere is not a folder"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
@@ -60,10 +61,14 @@ KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
 }
 
 
-def replaced_model() -> ElectraPair:
+def replaced_model(objective: ReplacedToken) -> ElectraPair:
     """A generator and a discriminator: no preset is a pair."""
     sizes = [shrink(catalogue.preset(name), dropout=0.0) for name in ("electra-small-generator", "electra-small")]
-    return build_pair(generator=sizes[0], discriminator=sizes[1])
+    heads = ("replaced", "mlm") if objective.keep_every else ("replaced",)
+    return build_pair(generator=sizes[0], discriminator=dataclasses.replace(sizes[1], heads=heads))
 
 
-REPLACED = ReplacedToken(temperature=1e-6)  # draws the best guess: the same however many rows there are
+REPLACED = {  # they draw the best guess: the same however many rows there are
+    "replaced": ReplacedToken(temperature=1e-6),
+    "kept": ReplacedToken(temperature=1e-6, keep_every=2),
+}

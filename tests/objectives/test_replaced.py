@@ -20,11 +20,11 @@ from tests.objectives.shared import LENGTHS, V, both, close, mean, only, ragged
 from tests.parity.test_hf import BERT
 
 
-def pair(**changes: Any) -> ElectraPair:
+def pair(*heads: str, **changes: Any) -> ElectraPair:
     torch.manual_seed(0)
     model = build_pair(
         generator=shrink(catalogue.preset("electra-small-generator"), dim=16, **changes),
-        discriminator=shrink(catalogue.preset("electra-small"), **changes),
+        discriminator=shrink(catalogue.preset("electra-small", heads=["replaced", *heads]), **changes),
     )
     with torch.no_grad():
         for parameter in model.parameters():
@@ -74,6 +74,37 @@ def test_filling() -> None:
     assert filled.ids.tolist() == [10, 11, 12, 20, 14]
     assert replaced.tolist() == [0, 0, 0, 1, 0]
     assert tokens.ids.tolist() == [10, 3, 12, 3, 14]
+
+
+def test_masks_that_stay() -> None:
+    """Every second mask stays as it was read and has no verdict; its filler-free count is known in advance."""
+    tokens = Tokens.of([[10, 3, 12], [3, 14, 3]])
+    batch = Masked(tokens, torch.tensor([1, 3, 5]), torch.tensor([11, 13, 15]))
+    filled, replaced = fill(batch, torch.tensor([7, 20, 30]), 2)
+    assert filled.ids.tolist() == [10, 3, 12, 20, 14, 3]
+    assert replaced.tolist() == [0, -100, 0, 1, 0, -100]
+    asked = Masked(tokens, torch.tensor([1, 3, 5]), torch.tensor([11, 13, -100]))
+    assert fill(asked, torch.tensor([7, 20, 30]), 2)[1].tolist() == [0, -100, 0, 1, 0, 0]  # a filler is a token
+
+
+def test_the_discriminator_learns_to_fill_the_masks_that_stay() -> None:
+    model, batch, objective = pair("mlm"), masked(), ReplacedToken(keep_every=2)
+    losses = objective(model, batch)
+    assert list(losses) == list(objective.weights) == ["mlm", "replaced", "fill"]
+    assert {name: int(loss.count) for name, loss in losses.items()} == {"mlm": 6, "replaced": 22, "fill": 3}
+    assert {name: int(count) for name, count in objective.counts(batch).items()} == {
+        name: int(loss.count) for name, loss in losses.items()
+    }
+    weighted(losses, objective.weights).backward()
+    assert not [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    with torch.no_grad():  # as the discriminator alone would fill what it saw
+        torch.manual_seed(1)
+        scores = model.generator.head("mlm")(model.generator(batch.tokens).states[batch.rows], model.generator.table)
+        seen, _ = fill(batch, draw(scores, 1.0), 2)
+        torch.manual_seed(1)
+        found = objective(model, batch)["fill"]
+    assert seen.ids[batch.rows[::2]].equal(batch.tokens.ids[batch.rows[::2]])
+    close(found.total, only(MaskedToken()(model.discriminator, Masked(seen, batch.rows[::2], batch.wanted[::2]))).total)
 
 
 def test_draws_follow_the_softmax() -> None:

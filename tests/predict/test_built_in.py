@@ -10,11 +10,27 @@ import qkv
 from qkv.predict import loading
 
 MEGABYTE = 10**6
-NAMES = ["en-de", "en-fr"]
+NAMES = ["en-de", "en-fr"]  # the translators
+ENCODER = "english"
 
 
 def test_the_built_in_models_are_these() -> None:
-    assert loading.built_in() == NAMES
+    assert [name for name in loading.built_in() if name != ENCODER] == NAMES
+
+
+@pytest.mark.skipif(ENCODER not in loading.built_in(), reason="this source has no built-in encoder")
+def test_the_encoder_is_small_and_fills_and_embeds() -> None:
+    folder = loading.find(ENCODER)
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) <= 30 * MEGABYTE
+    card = (folder / "README.md").read_text("utf-8")
+    for said in ("CC BY-SA", "benchmarks/english.py", "kJ", "STS-B without labels", "## Limits"):
+        assert said in card
+    model = qkv.load(ENCODER, device="cpu")
+    assert {"fill", "embed", "similar"} <= set(model.verbs)
+    words = [choice.word for choice in model.fill(["She opened the [MASK] and went into the house."])[0][0]]
+    assert "door" in words
+    near = model.similar("A man is playing a guitar.", "A man plays the guitar.")
+    assert near > model.similar("A man is playing a guitar.", "The weather in London was cold.")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -58,8 +58,8 @@ def test_from_a_csv_to_a_score_that_others_find_too(bert_folder: Path, tmp_path:
     gold = {text: label(text) if i % 5 else "none" for i, text in enumerate(texts(60, 2))}  # some are wrong
     test.write_text("\n".join(["words,kind", *(f'"{text}",{kind}' for text, kind in gold.items())]))
     model, said = tune(bert_folder, train=train, test=test, epochs=4)
-    assert said[0].startswith("200 examples of ")
-    assert said[1].startswith(f"{train}: text 'words', label 'kind', guessed from the values")
+    assert said[0].startswith(f"{train}: texts in 'words', 2 classes (cats, none) in 'kind': running")
+    assert said[1].startswith("200 examples of ")
     assert "no data.valid: 10% of the training examples of each class are held out for validation" in said[2]
     (accuracy, *_) = model.evaluate(test)
     assert accuracy.count == 60
@@ -124,7 +124,7 @@ def test_a_run_without_a_place_leaves_nothing_and_one_with_a_place_stays(
         ({"task": "clasify", "train": "a.csv"}, "did you mean 'classify'"),
         ({"train": "no.csv"}, "there is no file no.csv"),
         ({"train": None}, "data.train is empty"),
-        ({"train": "a.csv", "optim.rate": 1.0}, "unknown key of OptimConfig 'optim.rate'"),
+        ({"task": "classify", "train": "a.csv", "optim.rate": 1.0}, "unknown key of OptimConfig 'optim.rate'"),
     ],
 )
 def test_wrong_usage_is_one_sentence(bert_folder: Path, given: dict[str, Any], message: str) -> None:
@@ -145,7 +145,7 @@ def test_guessed_columns_hold_for_every_file(bert_folder: Path, tmp_path: Path) 
     train = write(tmp_path / "a.csv", 40, 1, header="")
     (tmp_path / "one.csv").write_text('"the cat sat",cats\n"a cat run",cats\n')
     model, said = tune(bert_folder, train=train, valid=tmp_path / "one.csv", **{"train.steps": 1})
-    assert said[1].startswith(f"{train}: text #0, label #1, guessed from")
+    assert said[0].startswith(f"{train}: texts in #0, 2 classes (cats, none) in #1: running")
     assert model.evaluate(tmp_path / "one.csv")[0].count == 2
 
 

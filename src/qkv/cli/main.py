@@ -114,10 +114,10 @@ def translate(
             advance(1)
 
 
-@app.command(epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=\\[a.en,a.de] --resume")
+@app.command(epilog="Examples:  qkv train reviews.csv  |  qkv train translate --set data.train=\\[a.en,a.de] --resume")
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A shipped recipe by name, or a TOML file.", show_default=False)
+        str, typer.Argument(metavar="RECIPE|DATA", help="A recipe by name, a TOML file, or data.", show_default=False)
     ],
     more: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
@@ -142,13 +142,12 @@ def train(
     from qkv.cli.show import closing
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
-    from qkv.recipes.schema import read_recipe
+    from qkv.recipes.recognise import recipe_for
     from qkv.runs.run import run_recipe, score_test
     from qkv.runs.search import search as run_search
 
-    asked = read_recipe(
-        recipe, [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])], debug=debug
-    )
+    changed = [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])]
+    asked = recipe_for(recipe, changed, debug=debug, say=print_note)
     start = run_search if search else run_recipe
     outcome = start(asked, resume=resume, device=device, say=print_note)
     found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step}

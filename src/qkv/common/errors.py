@@ -37,6 +37,10 @@ class Shortened(UserWarning):
         self.cut, self.number, self.what = cut, number, what
 
 
+class UnknownText(UserWarning):
+    """A model cannot read many characters of the texts it is given."""
+
+
 def unknown(kind: str, value: object, allowed: Iterable[object]) -> UsageError:
     """Return the error for an unknown name, with the closest allowed name as a suggestion."""
     names = [str(name) for name in allowed]

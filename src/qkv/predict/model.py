@@ -173,6 +173,7 @@ class Model(Runner):
         before = prompt_of(way, prompt, prompt_name)
         if output not in ("numpy", "torch"):
             raise unknown("output", output, ["numpy", "torch"])
+        self.warn_unknown(texts)
         encoded = self.encode([before + text for text in texts] if before else texts)
         skip = self._prompt_tokens(before) if before and not way.include_prompt else 0
 

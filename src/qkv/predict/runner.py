@@ -16,7 +16,7 @@ from torch import Tensor
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.checkpoints.sentence import SentenceModel
 from qkv.common.batch import Images, Pairs, Tokens
-from qkv.common.errors import Shortened, UsageError, system_errors
+from qkv.common.errors import Shortened, UnknownText, UsageError, system_errors
 from qkv.common.outputs import Hidden
 from qkv.common.unicode import well_formed
 from qkv.models import catalogue
@@ -24,6 +24,7 @@ from qkv.nn import kernels
 from qkv.predict.batching import Ids, batches, check_ids, pack
 from qkv.predict.device import find_device
 from qkv.predict.facts import describe
+from qkv.tokenizers.coverage import coverage
 from qkv.tokenizers.text import Encoded
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class Runner:
         self.device = find_device(device)
         self.module = folder.model.to(self.device)
         self.config, self.tokenizer, self.labels = folder.config, folder.tokenizer, folder.labels
+        self._warned = False  # about texts that the tokenizer does not know
 
     @property
     def family(self) -> str:
@@ -95,6 +97,15 @@ class Runner:
             warnings.warn(Shortened(cut, len(encoded.ids), f"texts were cut to {limit} tokens"), stacklevel=3)
             encoded = self.tokenizer.encode(texts, pairs, max_length=limit)
         return encoded
+
+    def warn_unknown(self, texts: Sequence[str]) -> None:
+        """Warn, once for a model, if its tokenizer does not know many characters of some texts."""
+        if self._warned or self.tokenizer is None:
+            return
+        found = coverage(self.tokenizer, _well_formed(texts))
+        if said := found.unknown_to("this model"):
+            self._warned = True
+            warnings.warn(UnknownText(f"{said}: use a model that was trained on such texts"), stacklevel=4)
 
     def hidden(self, ids: Ids | Tensor, target_ids: Ids | None = None, *, segments: Ids | None = None) -> list[Tensor]:
         """Return the last states of each sequence (of each target, with `target_ids`). Shape of each: [L, D]."""

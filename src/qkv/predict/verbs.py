@@ -21,7 +21,7 @@ def verbs(model: Runner) -> list[str]:
     return [*(verb for verb, able in HEADS.items() if heads & able), "embed", "similar"]
 
 
-def reader(model: Runner, verb: str, texts: Sequence[object]) -> TextTokenizer:
+def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[str]]) -> TextTokenizer:
     """Check that a model has a verb and gets a list of texts, and return its tokenizer."""
     if model.tokenizer is None:
         raise UsageError(f"this {model.family} has no tokenizer, and {verb} reads text: load a folder that has one")
@@ -29,6 +29,7 @@ def reader(model: Runner, verb: str, texts: Sequence[object]) -> TextTokenizer:
         raise UsageError(f"this {model.family} cannot {verb}: it has no head for that (it can {', '.join(there)})")
     if isinstance(texts, str):
         raise UsageError(f"{verb} takes a list of texts; put a single one in a list")
+    model.warn_unknown([text if isinstance(text, str) else " ".join(text) for text in texts])
     return model.tokenizer
 
 

@@ -10,6 +10,7 @@ from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
+from qkv.predict.loading import built_in
 from qkv.recipes.schema import Recipe
 from qkv.tasks.base import Task
 from qkv.tasks.table import TASKS, read_task
@@ -63,7 +64,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
     if is_hub(recipe.model.init):
         hub.parse(recipe.model.init)
-    elif recipe.model.init and not os.path.isdir(recipe.model.init):
+    elif recipe.model.init and not os.path.isdir(recipe.model.init) and recipe.model.init not in built_in():
         raise UsageError(f"model.init: {recipe.model.init} is not a folder{hub.hint(recipe.model.init)}")
     if reads_data and not recipe.data.train:
         raise UsageError("data.train is empty: set it with --set data.train=FILE")
@@ -90,7 +91,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         if (value := _value(recipe, key)) > most:
             raise UsageError(f"{key} must be at most {most:g}, got {value:g}")
     for key in recipe.auto or ():
-        if key not in task.rules:
+        if key not in task.rules and key not in OPTIONAL:
             have = f"only {', '.join(sorted(task.rules))}" if task.rules else "no key"
             raise UsageError(f"{key} cannot be auto: {have} can be for the task {recipe.task}")
     task.objective()

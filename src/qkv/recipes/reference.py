@@ -16,8 +16,11 @@ from qkv.tasks.table import TASKS, find_task
 HEAD = """# Recipes
 
 A recipe is one TOML file that describes a complete training run. Start a shipped recipe with `qkv train NAME` and your
-own with `qkv train FILE.toml`. You can change any value with `--set`, for example `--set train.steps=500` or
-`--set data.train=[a.en,a.de]`. If you misspell a key, the error message suggests the nearest one.
+own with `qkv train FILE.toml`. With a data file instead (`qkv train reviews.csv`), the recipe for it is recognised. You
+can change any value with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. If you
+misspell a key, the error message suggests the nearest one. Fine-tuning recipes (`classify`, `pairs`, `regress`, `tag`,
+`answer`, `sentence-embeddings`) start from the built-in encoder `english` if you set neither `model.init` nor
+`model.preset`.
 
 This page is generated from the code (`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it up to
 date.

@@ -19,6 +19,7 @@ from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
 from qkv.predict import Model, find
+from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, change, read_recipe
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
@@ -52,10 +53,10 @@ class FineTuned(Model):
 
 
 def finetune(
-    folder: PathName,
+    folder: PathName | None = None,
     *,
     train: Files,
-    task: str = "classify",
+    task: str | None = None,
     valid: Files = None,
     test: Files = None,
     epochs: float | None = None,
@@ -66,12 +67,14 @@ def finetune(
     say: Say | None = None,
     **changes: Any,
 ) -> FineTuned:
-    """Fine-tune a model folder, written by qkv or by `transformers`.
+    """Fine-tune the built-in encoder, or a model folder written by qkv or by `transformers`.
 
     Args:
-        folder: the model to start from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]".
+        folder: the model to start from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]". If None,
+            the built-in encoder.
         train: training files. The columns of a table are detected.
-        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings.
+        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings. If None, it is
+            recognised from the files.
         valid: validation files. If None, some training examples are held out.
         test: files to score at the end.
         epochs: passes over the data. If None, the recipe decides.
@@ -84,11 +87,14 @@ def finetune(
     """
     tell = say or _to_standard_error
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
-        start = fspath(folder) if is_hub(folder) else str(find(fspath(folder)))  # the run chooses the commit
-        given = {"model.init": start, "out": fspath(out) if out else str(Path(place) / "run")}
+        given: dict[str, Any] = {"out": fspath(out) if out else str(Path(place) / "run")}
+        if folder is not None:  # for a model on the Hub, the run chooses the commit
+            given["model.init"] = fspath(folder) if is_hub(folder) else str(find(fspath(folder)))
+        if epochs is not None:
+            given["train.epochs"] = epochs
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
-        length = {} if epochs is None else {"train.epochs": epochs}
-        recipe = change(read_recipe(task), {**given, **files, **length, **changes})
+        asked = recipe_of(files["data.train"], changes, say=tell) if task is None else read_recipe(task)
+        recipe = change(asked, {**given, **files, **changes})
         outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
         if not outcome.finished:
             more = "; continue with resume=True" if out else ""

@@ -19,6 +19,7 @@ from qkv.models import catalogue
 from qkv.predict import find
 from qkv.recipes.check import options_of
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.coverage import tell_coverage
 from qkv.runs.own import Own
 from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
 from qkv.runs.stores import stores
@@ -61,6 +62,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
         task = task.resolved(say)
         if task.reads_text and tokenizer is None:
             tokenizer = _tokenizer(recipe, task, folder, say)
+        if tokenizer is not None and recipe.model.init:
+            tell_coverage(task, tokenizer, recipe.model.init, say)
         facts = task.survey(task.examples(task.data.train), say)
     torch.manual_seed(recipe.train.seed)
     config = model_config(recipe, task, tokenizer, facts, start)

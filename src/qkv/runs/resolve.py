@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,14 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
     if stored.is_file():
         old = read_recipe(str(stored))
         return change(recipe, {key: _value(old, key) for key in recipe.auto})
+    if own.batches is not None:  # there are no files to measure, so these keys keep their defaults
+        return replace(recipe, auto=None)
     task = own.task_for(recipe).resolved(lambda _: None)
     start = read_folder(find(recipe.model.init)) if recipe.model.init else None
     config = start.config if start else catalogue.preset(recipe.model.preset)
     facts = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
-    values = {key: task.rules[key](facts) for key in recipe.auto if key not in OPTIONAL or task.allows(key)}
+    usable = [key for key in recipe.auto if key in task.rules and (key not in OPTIONAL or task.allows(key))]
+    values = {key: task.rules[key](facts) for key in usable}
     say(f"{facts}: {', '.join(f'{key}={show(value)}' for key, value in values.items())}")
     return change(recipe, values | {key: False for key in recipe.auto if key not in values})
 

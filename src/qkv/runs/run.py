@@ -31,6 +31,7 @@ from qkv.exams.evaluate import evaluate
 from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
+from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.measure import Measure
 from qkv.runs.own import Own
@@ -50,6 +51,8 @@ def run_recipe(
 ) -> Outcome:
     """Run a recipe, with the parts that the caller provides."""
     own = own or Own()
+    if own.model is None:
+        recipe = with_default_model(recipe, own.task_for(recipe), say)
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
     check_compile(recipe.train.compile, where)

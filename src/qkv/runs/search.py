@@ -19,12 +19,14 @@ from qkv.common import disk
 from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
+from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say, change
 from qkv.runs.own import Own
 from qkv.runs.resolve import resolve
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
 from qkv.runs.start import with_commit
+from qkv.tasks.table import read_task
 from qkv.training.loop import Outcome
 from qkv.training.validation import described, rank
 
@@ -36,6 +38,7 @@ Try = dict[str, Any]  # lr, scores and how the run ended, or lr and the error
 
 def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
     """Train with each learning rate and keep the run that validates best."""
+    recipe = with_default_model(recipe, read_task(recipe.task, recipe.objective, recipe.data), say)
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
         recipe = with_commit(recipe, Path(recipe.out) / SEARCH, say)

@@ -40,6 +40,7 @@ class AnswerTask(Task):
     Settings: ClassVar[type[Any]] = AnswerSpan
     heads: ClassVar[tuple[str, ...]] = ("span",)
     keeps_length: ClassVar[bool] = True
+    starts_from_encoder: ClassVar[bool] = True
     held_out_unit: ClassVar[str] = "contexts, with all of their questions,"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Question]:

@@ -28,6 +28,7 @@ from qkv.data.order import BucketSampler, Sampler
 from qkv.data.store import Store
 from qkv.evaluation.score import Score
 from qkv.models import catalogue
+from qkv.tasks import finetuning
 from qkv.tasks.exam import Exam
 from qkv.tasks.facts import Rule
 from qkv.tasks.start import transfer
@@ -101,10 +102,11 @@ class Task:
     mixable: ClassVar[bool] = True  # can be a part of a mixture
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
+    starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
-    rules: ClassVar[Mapping[str, Rule]] = {}  # how to set the recipe's keys that are "auto"
+    rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)  # set the recipe's keys that are "auto"
 
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Self:

@@ -54,6 +54,7 @@ class EmbeddingsTask(Task):
     Settings: ClassVar[type[Any]] = EmbeddingSettings
     heads: ClassVar[tuple[str, ...]] = ("pool",)
     keeps_length: ClassVar[bool] = True
+    starts_from_encoder: ClassVar[bool] = True
     held_out_unit: ClassVar[str] = "first texts, with all of their pairs,"
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from qkv.objectives.classify import Classify
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
 from qkv.tasks.batches import column
 from qkv.tasks.exam import Exam, graded
+from qkv.tasks.facts import Rule
 
 ANSWERED = 64  # images classified at a time
 
@@ -35,6 +36,7 @@ def scaled(pixels: Array) -> Tensor:
 class ImageTask(Task):
     """One class per image; the model reads numbers from -1 to 1."""
 
+    rules: ClassVar[Mapping[str, Rule]] = {}
     measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Classify
     reads_text: ClassVar[bool] = False

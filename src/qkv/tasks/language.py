@@ -22,6 +22,7 @@ from qkv.data.store import Store
 from qkv.tasks.base import Array, Context, Row, Task
 from qkv.tasks.batches import limit_of, tokens_of
 from qkv.tasks.exam import chunks
+from qkv.tasks.facts import Rule
 
 CHUNK = 200  # documents tokenised at a time
 Hide = Callable[[Array, np.random.Generator], tuple[Array, Tensor, Tensor]]
@@ -30,6 +31,7 @@ Hide = Callable[[Array, np.random.Generator], tuple[Array, Tensor, Tensor]]
 class DocumentTask(Task):
     """A task that reads running text."""
 
+    rules: ClassVar[Mapping[str, Rule]] = {}
     held_out_unit: ClassVar[str] = "documents"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Document]:

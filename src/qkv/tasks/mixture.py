@@ -24,6 +24,7 @@ from qkv.data.order import Sampler
 from qkv.data.store import Store
 from qkv.objectives.mixture import Mixture
 from qkv.tasks.base import Array, Collate, Context, Say, Task
+from qkv.tasks.facts import Rule
 from qkv.tasks.mixed_order import MixedSampler
 from qkv.tasks.mixed_tables import own_data, tables_of
 
@@ -41,6 +42,7 @@ class Weighted:
 class MixtureTask(Task):
     """A task made of other tasks; a tokenizer trained for it has BERT's special tokens."""
 
+    rules: ClassVar[Mapping[str, Rule]] = {}
     known: ClassVar[Mapping[str, type[Task]]] = {}  # the tasks that can be parts; tasks/table.py fills it in
     mixable: ClassVar[bool] = False
     Settings: ClassVar[type[Any]] = dict

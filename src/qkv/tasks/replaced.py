@@ -29,11 +29,14 @@ class ReplacedSettings(Hiding):
         generator_share: the width of the generator relative to the discriminator.
         weight: λ, the weight of the discriminator's loss, which is much smaller than the generator's loss.
         temperature: the sampling temperature of the generator. Near 0, it always fills in its best guess.
+        keep_every: every n-th masked token stays masked for the discriminator, which learns to fill it with a head of
+            its own. 0 leaves no masks, as in the paper; the discriminator then cannot `fill`.
     """
 
     generator_share: float = 0.25
     weight: float = 50.0
     temperature: float = 1.0
+    keep_every: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -47,6 +50,10 @@ class ReplacedTask(MaskedTask):
     Settings: ClassVar[type[Any]] = ReplacedSettings
     heads: ClassVar[tuple[str, ...]] = ("replaced",)
     mixable: ClassVar[bool] = False
+
+    def model_heads(self) -> tuple[str, ...]:
+        """Include the head that fills masks if some stay in the discriminator's input."""
+        return (*self.heads, "mlm") if self.settings.keep_every else self.heads
 
     def build(self, config: Any) -> ElectraPair:
         """Build both models: the generator has the discriminator's depth and `generator_share` of its width."""
@@ -75,7 +82,8 @@ class ReplacedTask(MaskedTask):
 
     def objective(self) -> Any:
         """Return both losses; the discriminator's has the weight 50 by default."""
-        return ReplacedToken(weight=self.settings.weight, temperature=self.settings.temperature)
+        asked = self.settings
+        return ReplacedToken(weight=asked.weight, temperature=asked.temperature, keep_every=asked.keep_every)
 
     def generator(self, config: BertConfig) -> BertConfig:
         """Return the config of a narrower generator that shares the embeddings."""

@@ -39,6 +39,7 @@ class TagTask(Task):
     Settings: ClassVar[type[Any]] = Tag
     heads: ClassVar[tuple[str, ...]] = ("tag",)
     keeps_length: ClassVar[bool] = True
+    starts_from_encoder: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
     held_out_unit: ClassVar[str] = "training sentences"
 

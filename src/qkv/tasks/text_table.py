@@ -29,6 +29,7 @@ class TextTableTask(Task):
     """One text or pair of texts per row; the columns of a table are detected."""
 
     keeps_length: ClassVar[bool] = True
+    starts_from_encoder: ClassVar[bool] = True
     has_numbers: ClassVar[bool] = False  # the label column holds numbers
 
     def resolved(self, say: Say) -> Self:
