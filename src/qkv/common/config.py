@@ -55,7 +55,13 @@ def _toml_value(value: Any) -> str:
 
 
 def override(config: C, changes: Mapping[str, Any], *, where: str = "") -> C:
-    """Return `config` with some keys changed; a dotted key reaches into a nested config."""
+    """Return `config` with some keys changed; a dotted key reaches into a nested config.
+
+    A config whose keys depend on each other has a method `before_override`: it takes the changes and returns the config
+    and the changes to make.
+    """
+    if hook := getattr(config, "before_override", None):
+        config, changes = hook(changes)
     plain = {key: value for key, value in changes.items() if "." not in key}
     current = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     changed = from_dict(type(config), {**current, **plain}, where=where)

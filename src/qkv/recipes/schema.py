@@ -72,6 +72,16 @@ class Recipe:
     log: LogConfig = field(default_factory=LogConfig)
     auto: tuple[str, ...] | None = None
 
+    def before_override(self, changes: Mapping[str, Any]) -> tuple[Recipe, dict[str, Any]]:
+        """Return the recipe with other keys that are "auto", and the changes that are values."""
+        auto = set(self.auto or ()) - changes.keys()
+        auto -= {f"{key}.{inner}" for key, value in changes.items() if isinstance(value, dict) for inner in value}
+        if {"train.epochs", "train.steps"} & changes.keys():  # one replaces the other
+            auto -= {"train.epochs", "train.steps"}
+        auto |= {key for key, value in changes.items() if is_auto(Recipe, key, value)}
+        values = {key: value for key, value in changes.items() if key not in auto}
+        return replace(self, auto=tuple(sorted(auto)) or None), values
+
 
 def shipped() -> list[str]:
     """List the recipes that come with the package."""
@@ -104,15 +114,8 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
 
 
 def change(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with some keys changed; "auto" leaves a key to the rule of the task."""
-    changes = with_new_names(dict(changes))
-    auto = set(recipe.auto or ()) - changes.keys()
-    auto -= {f"{key}.{inner}" for key, value in changes.items() if isinstance(value, dict) for inner in value}
-    if {"train.epochs", "train.steps"} & changes.keys():  # one replaces the other
-        auto -= {"train.epochs", "train.steps"}
-    auto |= {key for key, value in changes.items() if is_auto(Recipe, key, value)}
-    plain = {key: value for key, value in changes.items() if key not in auto}
-    return replace(override(recipe, plain), auto=tuple(sorted(auto)) or None)
+    """Return a recipe with some keys changed, also by old names; "auto" leaves a key to the rule of the task."""
+    return override(recipe, with_new_names(dict(changes)))
 
 
 def parse_toml(text: str) -> dict[str, Any]:
