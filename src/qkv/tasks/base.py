@@ -26,9 +26,10 @@ from qkv.data.bad_rows import BadRows
 from qkv.data.config import DataConfig
 from qkv.data.order import BucketSampler, Sampler
 from qkv.data.store import Store
+from qkv.evaluation.prediction import Prediction
 from qkv.evaluation.score import Score
 from qkv.models import catalogue
-from qkv.tasks.exam import Exam
+from qkv.tasks.exam import Exam, Metric, graded
 from qkv.tasks.start import transfer
 from qkv.tokenizers.text import TextTokenizer
 
@@ -36,6 +37,7 @@ Array = np.ndarray[Any, Any]
 Row = Mapping[str, Any]  # column -> values
 Collate = Callable[[Array, np.random.Generator], Any]
 Say = Callable[[str], None]
+Trivial = Callable[[Prediction], Any]  # from an example, without looking at the model's answer, to an answer
 
 
 @dataclass(frozen=True)
@@ -228,9 +230,28 @@ class Task:
         del model
         return DataConfig()
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score a model on files."""
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return new metrics for the model of an exam, the most important one first."""
         raise NotImplementedError
+
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Yield the model's answer to each example of an exam."""
+        raise NotImplementedError
+
+    def trivial(self, exam: Exam, known: Iterable[Any], *, trained: bool) -> dict[str, Trivial]:
+        """Return the answers that need no model, by name, such as the most frequent class.
+
+        Args:
+            exam: the model and its examples.
+            known: the training examples, or the scored examples themselves if the training examples are not known.
+            trained: whether `known` are the training examples.
+        """
+        del exam, known, trained
+        return {}
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score a model on examples."""
+        return graded(self.metrics(exam), exam.answers(self.predictions(exam)))
 
 
 def has_head(model: Any, *names: str) -> bool:

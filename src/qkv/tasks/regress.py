@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,11 +15,11 @@ from qkv.data.examples import Rated
 from qkv.data.labelled import rated
 from qkv.data.store import Store
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
-from qkv.evaluation.score import Score
+from qkv.evaluation.prediction import Prediction
 from qkv.objectives.classify import Regress
-from qkv.tasks.base import Array, Collate, Context, Row, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Trivial, has_head
 from qkv.tasks.batches import CHUNK, gathered
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, chunks
 from qkv.tasks.text_table import TextTableTask, columns
 
 
@@ -54,8 +55,28 @@ class RegressTask(TextTableTask):
         """Whether the model predicts a number."""
         return has_head(model, "regress")
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score the number predicted for each text."""
-        found = self.classified(exam, self.examples(exam.paths, exam.skipped))
-        said = ((score, example.score) for example, score in found)
-        return graded([Pearson(), Spearman(), MeanSquaredError()], said)
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return two correlations and the mean squared error."""
+        del exam
+        return [Pearson(), Spearman(), MeanSquaredError()]
+
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Predict the number of each text."""
+        for example, said in self.classified(exam, exam.examples(self)):
+            gold = float(example.score)
+            yield Prediction(
+                said=said,
+                gold=gold,
+                texts=tuple(self.texts(example)),
+                where=example.where,
+                answer=f"{said:.4g}",
+                correct=f"{gold:.4g}",
+                fault=abs(said - gold),
+            )
+
+    def trivial(self, exam: Exam, known: Iterable[Rated], *, trained: bool) -> dict[str, Trivial]:
+        """Always predict the mean."""
+        del exam, trained
+        numbers = [float(example.score) for example in known]
+        mean = fmean(numbers) if numbers else 0.0
+        return {f"always the mean, {mean:.4g}": lambda _: mean}
