@@ -68,6 +68,7 @@ class Study:
         wrong: the number of all mistakes.
         count: the number of examples.
         points: for numbers, some pairs of a correct and a predicted one.
+        texts: how many texts the model reads at a time: 2 for pairs.
     """
 
     about: str = ""
@@ -81,6 +82,7 @@ class Study:
     wrong: int
     count: int
     points: tuple[tuple[float, float], ...]
+    texts: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return the study for JSON."""
@@ -141,6 +143,7 @@ def study(
     if known is None:
         for path in expand(paths):
             check_rereadable(path)
+    task.metrics(exam)  # raises an error if the files do not fit the model
     examples = task.examples(paths) if known is None else known
     found = _Details(task, exam, task.trivial(exam, examples, trained=known is not None), mistakes)
     return found.result(taken(task, replace(exam, watch=found.add)), about)
@@ -167,12 +170,13 @@ class _Details:
         self._confusion, self._calibration = Confusion(), Calibration()
         self._lengths = ByLength(lambda: task.metrics(exam)[0])
         self._most, self._worst = mistakes, list[tuple[float, int, Prediction]]()
-        self._count = self._wrong = 0
+        self._count = self._wrong = self._texts = 0
         self._points: list[tuple[float, float]] = []
 
     def add(self, found: Prediction) -> None:
         """Look at one prediction."""
         self._count += 1
+        self._texts = max(self._texts, len(found.texts))
         for name, metrics in self._baselines.items():
             said = self._trivial[name](found)
             for metric in metrics:
@@ -206,6 +210,7 @@ class _Details:
             wrong=self._wrong,
             count=self._count or max((score.count for score in scores), default=0),
             points=tuple(self._points),
+            texts=self._texts,
         )
 
 

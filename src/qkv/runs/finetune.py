@@ -86,7 +86,10 @@ def finetune(
         given = {"model.init": str(find(fspath(folder))), "out": fspath(out) if out else str(Path(place) / "run")}
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
         recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
-        outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
+        if search_rate:
+            outcome = search(recipe, resume=resume, device=device, say=tell)
+        else:  # a folder that is not kept needs no report
+            outcome = run_recipe(recipe, resume=resume, device=device, say=tell, report=bool(out))
         if not outcome.finished:
             more = "; continue with resume=True" if out else ""
             raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")

@@ -34,6 +34,7 @@ from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
+from qkv.runs.report import kept_scores, write_report
 from qkv.runs.run_folder import held, open_folder
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
@@ -43,18 +44,27 @@ from qkv.training.run import Job, check_compile
 
 
 def run_recipe(
-    recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say, own: Own | None = None
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    device: str | None = None,
+    say: Say,
+    own: Own | None = None,
+    report: bool = True,
 ) -> Outcome:
-    """Run a recipe, with the parts that the caller provides."""
+    """Run a recipe, with the parts that the caller provides; a finished run ends with a report."""
     own = own or Own()
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)):
-        return _run(recipe, where, resume, say, own)
+        outcome, task = _run(recipe, where, resume, say, own)
+        if report and outcome.finished:
+            write_report(recipe, task, outcome, device=device, say=say)
+        return outcome
 
 
-def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> Outcome:
+def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> tuple[Outcome, Task]:
     folder = Path(recipe.out)
     new = open_folder(folder, recipe, resume)
     try:
@@ -71,7 +81,7 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
     if outcome.finished and prepared.train is not None:
         finish_task(prepared, str(where))
-    return outcome
+    return outcome, prepared.task
 
 
 def finish_task(prepared: Prepared, device: str) -> None:
@@ -90,7 +100,9 @@ def finish_task(prepared: Prepared, device: str) -> None:
 def score_test(
     recipe: Recipe, *, device: str | None = None, progress: Callable[[int], None] | None = None
 ) -> list[Score]:
-    """Score the trained model of a recipe on the recipe's test files."""
+    """Return the scores of a trained model on the recipe's test files: from its report, or computed now."""
+    if (kept := kept_scores(Path(recipe.out))) is not None:
+        return kept
     return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress, ends=True)
 
 

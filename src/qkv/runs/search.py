@@ -20,9 +20,10 @@ from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.report import write_report
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
-from qkv.tasks.table import find_task
+from qkv.tasks.table import find_task, read_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
@@ -56,9 +57,12 @@ def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outco
         raise
     decided = json.loads((folder / "search.json").read_text("utf-8"))
     best = decided["tries"][decided["best"]]
-    _promote(folder, decided["best"], override(recipe, {"optim.lr": best["lr"]}))
+    chosen, outcome = override(recipe, {"optim.lr": best["lr"]}), Outcome(**best["outcome"])
+    _promote(folder, decided["best"], chosen)
     say(table(decided))
-    return Outcome(**best["outcome"])
+    task = read_task(chosen.task, chosen.objective, chosen.data).resolved(lambda _: None)
+    write_report(chosen, task, outcome, device=device, say=say)
+    return outcome
 
 
 def table(decided: dict[str, Any]) -> str:
@@ -81,7 +85,7 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
     changes = {"optim.lr": rate, "out": str(folder), "data.cache": cache}
     say(f"trying learning rate {rate:g}")
     try:
-        outcome = run_recipe(override(recipe, changes), resume=folder.is_dir(), device=device, say=say)
+        outcome = run_recipe(override(recipe, changes), resume=folder.is_dir(), device=device, say=say, report=False)
     except QkvError as error:
         if first or isinstance(error, StorageError):  # a full disk is not the fault of the learning rate
             raise

@@ -1,0 +1,162 @@
+"""The sections of the page about a model's answers: scores, classes, calibration, lengths, mistakes."""
+
+from __future__ import annotations
+
+import math
+
+from qkv.evaluation.confusion import Matrix
+from qkv.evaluation.score import Score
+from qkv.exams.report import charts
+from qkv.exams.report.markup import escaped, number, quoted, section, table
+from qkv.exams.report.naming import beats, interval_of, name_of, scale_of
+from qkv.exams.study import Mistake, Study
+
+DEEP = 0.55  # cells above this share of their row have white numbers
+CLASSES = 40  # rows of the table of classes
+
+
+def tiles(study: Study) -> str:
+    """Return the most important numbers, large."""
+    found = []
+    for place, score in enumerate(study.scores[:4]):
+        trivial = "".join(
+            f"<span>{escaped(name)}: {number(scores[place].value)}</span>" for name, scores in study.trivial.items()
+        )
+        told = f"<span>95 % interval {interval_of(score)}</span>"
+        found.append(
+            f'<div class="tile"><span>{escaped(name_of(score))}</span><b>{number(score.value)}</b>{told}{trivial}</div>'
+        )
+    return f'<div class="tiles">{"".join(found)}</div>' if found else ""
+
+
+def scores(study: Study) -> str:
+    """Return the table of scores, each with its interval, beside the trivial answers."""
+    head = ["metric", "value", "95 % interval", "", *map(escaped, study.trivial), "examples"]
+    rows = []
+    for place, score in enumerate(study.scores):
+        others = [found[place] for found in study.trivial.values()]
+        row = [escaped(name_of(score)), f"<b>{number(score.value)}</b>", interval_of(score), _range(score, others)]
+        rows.append([*row, *(_trivial(score, other) for other in others), f"{score.count:,}"])
+    signatures = "".join(f"<dd><code>{escaped(name_of(s))}: {escaped(s.signature)}</code></dd>" for s in study.scores)
+    key = "A bar is the interval, its dark line the value; a circle is a trivial answer." if study.trivial else ""
+    below = f"<details><summary>Signatures: how each number was computed</summary>{signatures}</details>"
+    return section("scores", "Scores", table(head, rows) + below, f"{escaped(study.about)} {key}")
+
+
+def classes(study: Study) -> str:
+    """Return the confusion matrix, and precision, recall and support of each class."""
+    if study.confusion is None:
+        return ""
+    rows = [
+        [quoted(c.label), _rate(c.precision), _rate(c.recall), _rate(c.f1), f"{c.support:,}", f"{c.predicted:,}"]
+        for c in study.classes[:CLASSES]
+    ]
+    left = len(study.classes) - len(rows)
+    more = f'<p class="lead">{left} less frequent classes are in scores.json.</p>' if left else ""
+    rates = table(["class", "precision", "recall", "F1", "support", "predicted"], rows)
+    lead = "Rows are the correct classes, columns the predicted ones. A colour is a cell's share of its row."
+    drawn = f'<div class="wide">{_matrix(study.confusion)}</div>'
+    return section("classes", "Classes", f"{drawn}<h3>By class</h3>{rates}{more}", lead)
+
+
+def calibration(study: Study) -> str:
+    """Return the reliability diagram."""
+    found = study.calibration
+    if found is None:
+        return ""
+    chart = charts.reliability([(one.chance, one.accuracy, one.count) for one in found.bins])
+    low = [one.chance - one.accuracy for one in found.bins if one.count]
+    trend = "too sure of itself" if sum(low) > 0 else "not sure enough"
+    lead = (
+        f"Expected calibration error <b>{found.error:.3f}</b>. On the dashed line, answers with probability 0.8 are "
+        f"correct in 80 % of the cases; below it, the model is too sure. This model is {trend} in most ranges."
+    )
+    return section("calibration", "Calibration", chart, lead if abs(sum(low)) > 1e-9 else lead.rpartition(" This")[0])
+
+
+def points(study: Study) -> str:
+    """Return predicted over correct numbers."""
+    chart = charts.scatter(study.points)
+    return section("points", "Predicted and correct numbers", chart, "On the dashed line, both are equal.")
+
+
+def lengths(study: Study) -> str:
+    """Return the first score for texts of each length."""
+    if not study.lengths:
+        return ""
+    rows = [
+        [
+            f"{one.low:,} to {one.high:,}",
+            number(one.score.value),
+            interval_of(one.score),
+            _range(one.score, []),
+            f"{one.score.count:,}",
+        ]
+        for one in study.lengths
+    ]
+    name = escaped(name_of(study.lengths[0].score))
+    body = table(["characters", name, "95 % interval", "", "counted"], rows)
+    return section("lengths", "By text length", body, "Do long or short texts score worse?")
+
+
+def mistakes(study: Study) -> str:
+    """Return the worst mistakes with their texts."""
+    if not study.mistakes:
+        return ""
+    body = f'<ol class="worst">{"".join(map(_mistake, study.mistakes))}</ol>'
+    if study.points:
+        lead = f"The {len(study.mistakes)} largest errors of {study.count:,} examples."
+    else:
+        lead = f"{study.wrong:,} of {study.count:,} examples have a mistake; these {len(study.mistakes)} are the worst."
+    return section("mistakes", "Worst mistakes", body, lead)
+
+
+def _mistake(found: Mistake) -> str:
+    texts = "".join(f"<p>{quoted(text)}</p>" for text in found.texts)
+    sure = "" if found.chance is None else f" <small>({found.chance:.2f})</small>"
+    said = f'<span><small>model</small> <span class="bad">{quoted(found.answer)}</span>{sure}</span>'
+    right = f'<span><small>correct</small> <span class="good">{quoted(found.correct)}</span></span>'
+    return f'<li>{texts}<div class="pair">{said}{right}<span class="where">{escaped(found.where)}</span></div></li>'
+
+
+def _matrix(found: Matrix) -> str:
+    """Return the matrix as a table whose cells are shaded by their share of the row."""
+    top = "".join(f'<th scope="col" title="{escaped(name)}">{quoted(name)}</th>' for name in found.labels)
+    lines = []
+    for row, (name, counts) in enumerate(zip(found.labels, found.counts, strict=True)):
+        total = sum(counts) or 1
+        cells = "".join(_cell(count, count / total, hit=row == column) for column, count in enumerate(counts))
+        lines.append(f'<tr><th scope="row" title="{escaped(name)}">{quoted(name)}</th>{cells}</tr>')
+    body = "".join(lines)
+    return f'<table class="matrix"><thead><tr><th></th>{top}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _cell(count: int, share: float, *, hit: bool) -> str:
+    if not count:
+        return '<td class="zero">0</td>'
+    kind = f"{'hit' if hit else 'miss'}{' deep' if share > DEEP else ''}"
+    return f'<td class="{kind}" style="--p:{0.08 + 0.92 * share:.3f}" title="{share:.1%} of the row">{count:,}</td>'
+
+
+def _range(score: Score, trivial: list[Score]) -> str:
+    """Draw the interval of a score on its scale, with the trivial answers as circles."""
+    scale = scale_of(score)
+    if scale is None:
+        return ""
+    low, high = scale
+
+    def at(value: float) -> float:
+        return 100 * min(max((value - low) / (high - low), 0.0), 1.0)
+
+    circles = "".join(f'<u style="left:{at(one.value):.1f}%"></u>' for one in trivial if not math.isnan(one.value))
+    band = f'<i style="left:{at(score.low):.1f}%;width:{at(score.high) - at(score.low):.1f}%"></i>'
+    return f'<span class="range">{circles}{band}<b style="left:{at(score.value):.1f}%"></b></span>'
+
+
+def _trivial(score: Score, trivial: Score) -> str:
+    kind = {True: "good", False: "bad", None: ""}[beats(score, trivial)]
+    return f'<span class="{kind}">{number(trivial.value)}</span>'
+
+
+def _rate(value: float) -> str:
+    return f'{value:.3f}<span class="bar"><i style="width:{100 * value:.0f}%"></i></span>'
