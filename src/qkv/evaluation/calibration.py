@@ -36,10 +36,14 @@ class Reliability:
 
     Attributes:
         error: the expected calibration error: the mean gap between probability and accuracy, weighted by answers.
+        chance: the mean probability of all answers.
+        accuracy: the share of all answers that is correct.
         bins: the bins with at least one answer.
     """
 
     error: float
+    chance: float
+    accuracy: float
     bins: tuple[Bin, ...]
 
 
@@ -56,12 +60,13 @@ class Calibration:
 
     def result(self) -> Reliability | None:
         """Return the bins and the expected calibration error, or None without answers."""
-        total = self._sums[:, 0].sum()
+        total, chances, hits = self._sums.sum(axis=0).tolist()
         if not total:
             return None
         bins = tuple(
-            Bin(low=i / BINS, high=(i + 1) / BINS, count=int(n), chance=chances / n, accuracy=hits / n)
-            for i, (n, chances, hits) in enumerate(self._sums.tolist())
+            Bin(low=i / BINS, high=(i + 1) / BINS, count=int(n), chance=sure / n, accuracy=right / n)
+            for i, (n, sure, right) in enumerate(self._sums.tolist())
             if n
         )
-        return Reliability(error=sum(b.count * abs(b.chance - b.accuracy) for b in bins) / float(total), bins=bins)
+        error = sum(one.count * abs(one.chance - one.accuracy) for one in bins) / total
+        return Reliability(error=error, chance=chances / total, accuracy=hits / total, bins=bins)

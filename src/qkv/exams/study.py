@@ -25,7 +25,7 @@ from qkv.evaluation.report import as_json
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import exam_of, taken, task_for
 from qkv.predict import Model
-from qkv.tasks.base import Task, Trivial
+from qkv.tasks.base import Task, Trivial, has_head
 from qkv.tasks.exam import Exam, Metric
 
 MISTAKES = 20
@@ -154,11 +154,16 @@ def explains(task: Task) -> bool:
     return type(task).predictions is not Task.predictions
 
 
-def check_explains(model: Model, option: str) -> None:
-    """Raise an error if an option needs the answers to single examples and the model's task has only scores."""
+def check_details(model: Model, *, confusion: bool) -> None:
+    """Raise an error if a model gives no answers to single examples, or has no classes for a confusion matrix."""
     kind = task_for(model)
     if kind.predictions is Task.predictions:
-        raise UsageError(f"{option} needs one answer per example, but this {model.family} model is scored as a whole")
+        raise UsageError(
+            f"this {model.family} model is scored on its texts as a whole: leave out --confusion and --errors, which "
+            "need an answer to each example"
+        )
+    if confusion and not has_head(model, "classify", "tag", "distilled"):
+        raise UsageError(f"this {model.family} model predicts no classes: leave out --confusion, or use --errors")
 
 
 class _Details:

@@ -46,7 +46,8 @@ def lines(series: Sequence[Series], across: str = "step") -> str:
         return ""
     frame = _frame([point for one in drawn for point in one.points])
     body = "".join(_line(one, frame) for one in drawn)
-    legend = "".join(f'<span class="key {one.style}">{escaped(one.name)}</span>' for one in drawn)
+    several = drawn if len(drawn) > 1 else []
+    legend = "".join(f'<span class="key {one.style}">{escaped(one.name)}</span>' for one in several)
     return _figure(_axes(frame, across) + body, ", ".join(one.name for one in drawn), legend)
 
 
@@ -122,11 +123,15 @@ def _axes(frame: Frame, across: str, up: str = "") -> str:
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Return about `count` round numbers from `low` to `high`."""
+    step = _step(low, high, count)
+    return [step * n for n in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _step(low: float, high: float, count: int) -> float:
+    """Return a round distance that cuts an interval into about `count` parts."""
     rough = (high - low) / max(count - 1, 1)
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * times for times in (1, 2, 2.5, 5, 10) if power * times >= rough * 0.999)
-    first = math.ceil(low / step - 1e-9)
-    return [step * n for n in range(first, math.floor(high / step + 1e-9) + 1)]
+    return next(power * times for times in (1, 2, 2.5, 5, 10) if power * times >= rough * 0.999)
 
 
 def _frame(points: Sequence[Point]) -> Frame:
@@ -136,9 +141,11 @@ def _frame(points: Sequence[Point]) -> Frame:
 
 
 def _room(low: float, high: float) -> tuple[float, float]:
-    """Leave a little room on both sides, but none below 0 for values that are never below it."""
-    spare = (high - low) * 0.06 or max(abs(high), 1e-6) * 0.1
-    return (max(low - spare, 0.0) if low >= 0 else low - spare), high + spare
+    """Return a round interval around some values."""
+    spare = 0.0 if high > low else max(abs(high), 1e-6) * 0.1
+    low, high = low - spare, high + spare
+    step = _step(low, high, 5)
+    return step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9)
 
 
 def _thinned(points: Sequence[Point]) -> list[Point]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
 from qkv.common.terminal import one_line
-from qkv.evaluation.report import number as plain_number
 
 SHOWN = 600  # characters of a text that are shown at once
 
@@ -24,11 +22,6 @@ def quoted(text: str, limit: int = SHOWN) -> str:
         return whole
     start = f'<bdi dir="auto">{escaped(text[:limit])}…</bdi>'
     return f"<details><summary>{start} <em>({len(text):,} characters)</em></summary>{whole}</details>"
-
-
-def number(value: float) -> str:
-    """Format a number, with a dash for an undefined one."""
-    return "-" if math.isnan(value) else plain_number(value)
 
 
 def section(name: str, title: str, body: str, lead: str = "") -> str:

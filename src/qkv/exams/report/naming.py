@@ -9,6 +9,7 @@ from qkv.evaluation.score import Score
 from qkv.exams.study import Study
 
 LOWER = {"mse"}  # metrics where less is better
+NAMES = {"f1": "F1", "entity-f1": "entity F1", "answer-f1": "F1", "exact-match": "exact match", "mse": "MSE"}
 VARIANTS = {"average:macro": "macro", "average:micro": "micro", "case:lc": "lower case"}
 
 
@@ -16,7 +17,8 @@ def name_of(score: Score) -> str:
     """Return the name of a metric with its variant, such as "f1 (macro)"."""
     keys = score.signature.split("|")
     variant = next((word for key, word in VARIANTS.items() if key in keys), "")
-    return f"{score.name} ({variant})" if variant else score.name
+    name = NAMES.get(score.name, score.name)
+    return f"{name} ({variant})" if variant else name
 
 
 def interval_of(score: Score) -> str:

@@ -44,8 +44,8 @@ def _sections(report: Report) -> list[str]:
     if run is not None:
         found.append(training.curves(run))
     if study is not None:
-        both = sections.calibration(study) + sections.lengths(study)
-        found += [sections.classes(study), sections.points(study), both, sections.mistakes(study)]
+        two = sections.calibration(study) + sections.points(study) + sections.lengths(study)
+        found += [sections.classes(study), f'<div class="sections">{two}</div>', sections.mistakes(study)]
     found += [_use(report), section("model", "Model", facts((k, escaped(v)) for k, v in report.model.items()))]
     if run is not None:
         found += [training.cost(run), training.recipe(run)]
@@ -54,7 +54,7 @@ def _sections(report: Report) -> list[str]:
 
 def _summary(report: Report) -> str:
     facts = [report.run.task] if report.run else []
-    facts += [report.model[key] for key in ("family", "weights") if key in report.model]
+    facts += [f"{report.model[key]}{unit}" for key, unit in (("family", ""), ("weights", " weights")) if report.model]
     if report.run is not None:
         facts.append(f"trained in {training.duration(float(report.run.energy.get('seconds', 0.0)))}")
     return " · ".join(map(escaped, facts))

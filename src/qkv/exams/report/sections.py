@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 from qkv.evaluation.confusion import Matrix
+from qkv.evaluation.report import number
 from qkv.evaluation.score import Score
 from qkv.exams.report import charts
-from qkv.exams.report.markup import escaped, number, quoted, section, table
+from qkv.exams.report.markup import escaped, quoted, section, table
 from qkv.exams.report.naming import beats, interval_of, name_of, scale_of
 from qkv.exams.study import Mistake, Study
 
 DEEP = 0.55  # cells above this share of their row have white numbers
+BESIDE = 6  # classes of a matrix that leaves room for the table beside it
 CLASSES = 40  # rows of the table of classes
 
 
@@ -55,8 +57,10 @@ def classes(study: Study) -> str:
     more = f'<p class="lead">{left} less frequent classes are in scores.json.</p>' if left else ""
     rates = table(["class", "precision", "recall", "F1", "support", "predicted"], rows)
     lead = "Rows are the correct classes, columns the predicted ones. A colour is a cell's share of its row."
-    drawn = f'<div class="wide">{_matrix(study.confusion)}</div>'
-    return section("classes", "Classes", f"{drawn}<h3>By class</h3>{rates}{more}", lead)
+    drawn = f'<div><h3>Confusion matrix</h3><div class="wide">{_matrix(study.confusion)}</div></div>'
+    beside = "beside" if len(study.confusion.labels) <= BESIDE else ""
+    body = f'<div class="{beside}">{drawn}<div><h3>By class</h3>{rates}{more}</div></div>'
+    return section("classes", "Classes", body, lead)
 
 
 def calibration(study: Study) -> str:
@@ -65,13 +69,11 @@ def calibration(study: Study) -> str:
     if found is None:
         return ""
     chart = charts.reliability([(one.chance, one.accuracy, one.count) for one in found.bins])
-    low = [one.chance - one.accuracy for one in found.bins if one.count]
-    trend = "too sure of itself" if sum(low) > 0 else "not sure enough"
     lead = (
-        f"Expected calibration error <b>{found.error:.3f}</b>. On the dashed line, answers with probability 0.8 are "
-        f"correct in 80 % of the cases; below it, the model is too sure. This model is {trend} in most ranges."
+        f"Expected calibration error <b>{found.error:.3f}</b>. Answers have a mean probability of {found.chance:.1%}; "
+        f"{found.accuracy:.1%} are correct. Below the dashed line, the model is too sure of itself."
     )
-    return section("calibration", "Calibration", chart, lead if abs(sum(low)) > 1e-9 else lead.rpartition(" This")[0])
+    return section("calibration", "Calibration", chart, lead)
 
 
 def points(study: Study) -> str:
@@ -85,17 +87,10 @@ def lengths(study: Study) -> str:
     if not study.lengths:
         return ""
     rows = [
-        [
-            f"{one.low:,} to {one.high:,}",
-            number(one.score.value),
-            interval_of(one.score),
-            _range(one.score, []),
-            f"{one.score.count:,}",
-        ]
+        [f"{one.low:,} to {one.high:,}", f"{one.score.count:,}", _with_interval(one.score), _range(one.score, [])]
         for one in study.lengths
     ]
-    name = escaped(name_of(study.lengths[0].score))
-    body = table(["characters", name, "95 % interval", "", "counted"], rows)
+    body = table(["characters", "counted", escaped(name_of(study.lengths[0].score)), ""], rows)
     return section("lengths", "By text length", body, "Do long or short texts score worse?")
 
 
@@ -107,8 +102,9 @@ def mistakes(study: Study) -> str:
     if study.points:
         lead = f"The {len(study.mistakes)} largest errors of {study.count:,} examples."
     else:
-        lead = f"{study.wrong:,} of {study.count:,} examples have a mistake; these {len(study.mistakes)} are the worst."
-    return section("mistakes", "Worst mistakes", body, lead)
+        which = "all of them" if study.wrong == len(study.mistakes) else f"the {len(study.mistakes)} worst"
+        lead = f"{study.wrong:,} of {study.count:,} examples have a mistake; here are {which}."
+    return section("mistakes", "Largest errors" if study.points else "Worst mistakes", body, lead)
 
 
 def _mistake(found: Mistake) -> str:
@@ -151,6 +147,10 @@ def _range(score: Score, trivial: list[Score]) -> str:
     circles = "".join(f'<u style="left:{at(one.value):.1f}%"></u>' for one in trivial if not math.isnan(one.value))
     band = f'<i style="left:{at(score.low):.1f}%;width:{at(score.high) - at(score.low):.1f}%"></i>'
     return f'<span class="range">{circles}{band}<b style="left:{at(score.value):.1f}%"></b></span>'
+
+
+def _with_interval(score: Score) -> str:
+    return f"{number(score.value)}<small>{interval_of(score)}</small>"
 
 
 def _trivial(score: Score, trivial: Score) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from qkv.evaluation.report import number
 from qkv.exams.report import charts
 from qkv.exams.report.charts import Point, Series
 from qkv.exams.report.contents import RunFacts
-from qkv.exams.report.markup import escaped, facts, number, section
+from qkv.exams.report.markup import escaped, facts, section
 
 VALID = "valid_"
 NOT_LOSSES = {"step", "rate", "skipped", "loss", "gradient"}
@@ -28,7 +29,7 @@ def curves(run: RunFacts) -> str:
         drawn += [(f"Loss: {part}", _both(run, part)) for part in parts if f"{VALID}{part}" in measured]
     known = {f"{VALID}{name}" for name in ("loss", *parts)}
     drawn += [
-        (f"Validation: {key.removeprefix(VALID)}", [Series("validation", _points(run.metrics, key), "two")])
+        (f"Validation: {_metric(key)}", [Series("validation", _points(run.metrics, key), "two")])
         for key in measured
         if key not in known
     ]
@@ -101,6 +102,11 @@ def _best(run: RunFacts) -> str:
     if best is None:
         return ""
     return f"Lowest validation loss {number(best['valid_loss'])} at step {best['step']:,} of {run.steps:,}."
+
+
+def _metric(key: str) -> str:
+    name = key.removeprefix(VALID)
+    return f"accuracy of {name.removesuffix('.correct')}" if name.endswith(".correct") else name
 
 
 def _both(run: RunFacts, name: str) -> list[Series]:
