@@ -86,6 +86,5 @@ def evaluated(
     found = study(model, paths, read.data, progress, **asked, mistakes=max(MISTAKES, wanted.errors))
     found = replace(found, about=f"Files: {', '.join(paths)} ({found.count:,} examples).")
     if wanted.report is not None:
-        shown = replace(found, mistakes=found.mistakes[: wanted.errors or MISTAKES])
-        write_page(Path(wanted.report), report_of(model, wanted.model, shown))
+        write_page(Path(wanted.report), report_of(model, wanted.model, found))
     return Evaluated(found.scores, wanted, found)

@@ -37,7 +37,7 @@ def mistake_lines(found: Sequence[Mistake]) -> str:
     for place, one in enumerate(found, 1):
         sure = "" if one.chance is None else f" ({one.chance:.2f})"
         lines = [
-            f"{place}. {one.where}",
+            f"{place}. {_short(one.where)}",
             f"   model    {_short(one.answer)}{sure}",
             f"   correct  {_short(one.correct)}",
         ]
