@@ -38,6 +38,8 @@ from qkv.training.loop import Outcome
 PAGE, SCORES, CARD = "report.html", "scores.json", "README.md"
 SAMPLE = 2000  # validation examples to score
 DECODED = 500  # the same for tasks that decode sequences, which takes longer
+# An untrained translator never ends a sentence: without this, a run of 4 steps would decode for a minute on a CPU.
+DECODED_PER_STEP, DECODED_AT_LEAST = 5, 20
 
 
 def write_report(recipe: Recipe, task: Task, outcome: Outcome, *, device: str | None, say: Say) -> None:
@@ -69,7 +71,7 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
     if model is not None:
         with _noted(notes):
             try:
-                found = _studied(recipe, task, model)
+                found = _studied(recipe, task, model, outcome.step)
             except QkvError as error:
                 notes.append(f"The scores could not be computed: {error}")
                 say(f"qkv: no scores in the report: {error}")
@@ -95,7 +97,7 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
     disk.replace_file(folder / SCORES, text.encode() + b"\n")
 
 
-def _studied(recipe: Recipe, task: Task, model: Model) -> Study | None:
+def _studied(recipe: Recipe, task: Task, model: Model, steps: int) -> Study | None:
     """Look at the model's answers to the test files or to validation examples; None if its task has no answers."""
     if recipe.data.test:
         kind = type(task) if task.can_score(model) else task_for(model)
@@ -106,13 +108,18 @@ def _studied(recipe: Recipe, task: Task, model: Model) -> Study | None:
         return replace(found, about=f"Test files: {', '.join(recipe.data.test)} ({found.count:,} examples).")
     if not (task.data.train and explains(task) and task.can_score(model)):
         return None
-    examples, total = _sample(validation_examples(task), DECODED if task.decodes else SAMPLE)
+    examples, total = _sample(validation_examples(task), _size(task, steps))
     with Bar("scoring validation examples", total=len(examples)) as bar:
         found = study(model, (), None, bar.add, task=task, given=examples, known=training_examples(task))
     some = f"{found.count:,} of {total:,}, drawn at random" if len(examples) < total else f"all {found.count:,}"
     where = f"from {', '.join(task.data.valid)}" if task.data.valid else "held out from the training files"
     told = "The best weights are chosen on them too, so expect slightly lower scores on new data."
     return replace(found, about=f"Validation examples ({some}), {where}. {told}")
+
+
+def _size(task: Task, steps: int) -> int:
+    """Return how many validation examples to score after some steps."""
+    return min(DECODED, max(DECODED_AT_LEAST, DECODED_PER_STEP * steps)) if task.decodes else SAMPLE
 
 
 def _sample(examples: Iterable[Any], size: int) -> tuple[list[Any], int]:
