@@ -25,7 +25,7 @@ from qkv.evaluation.report import as_json
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import exam_of, taken, task_for
 from qkv.predict import Model
-from qkv.tasks.base import Task, Trivial, has_head
+from qkv.tasks.base import Task, Trivial
 from qkv.tasks.exam import Exam, Metric
 
 MISTAKES = 20
@@ -162,7 +162,7 @@ def check_details(model: Model, *, confusion: bool) -> None:
             f"this {model.family} model is scored on its texts as a whole: leave out --confusion and --errors, which "
             "need an answer to each example"
         )
-    if confusion and not has_head(model, "classify", "tag", "distilled"):
+    if confusion and not kind.predicts_classes:
         raise UsageError(f"this {model.family} model predicts no classes: leave out --confusion, or use --errors")
 
 

@@ -103,6 +103,7 @@ class Task:
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
+    predicts_classes: ClassVar[bool] = False  # answers are classes, so there is a confusion matrix
     accuracy: ClassVar[str] = ""  # the validation metric that `--search` compares before the loss
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
 

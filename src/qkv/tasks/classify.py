@@ -38,6 +38,7 @@ class ClassifyTask(TextTableTask):
     Settings: ClassVar[type[Any]] = Classify
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.separator", "data.dropout", "train.match_rates"})
+    predicts_classes: ClassVar[bool] = True
     accuracy: ClassVar[str] = "classify.correct"
     held_out_unit: ClassVar[str] = "training examples of each class"
 

@@ -40,6 +40,7 @@ class ImageTask(Task):
     reads_text: ClassVar[bool] = False
     mixable: ClassVar[bool] = False
     heads: ClassVar[tuple[str, ...]] = ("classify",)
+    predicts_classes: ClassVar[bool] = True
     accuracy: ClassVar[str] = "classify.correct"
     held_out_unit: ClassVar[str] = "training images"
 

@@ -36,6 +36,7 @@ class TagTask(Task):
     heads: ClassVar[tuple[str, ...]] = ("tag",)
     keeps_length: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
+    predicts_classes: ClassVar[bool] = True
     accuracy: ClassVar[str] = "tag.correct"
     held_out_unit: ClassVar[str] = "training sentences"
 

@@ -13,6 +13,7 @@ from qkv.exams.report.naming import beats, interval_of, name_of, scale_of
 from qkv.exams.study import Mistake, Study
 
 DEEP = 0.55  # cells above this share of their row have white numbers
+SHORT = 60  # characters of two answers that fit on one line
 BESIDE = 6  # classes of a matrix that leaves room for the table beside it
 CLASSES = 40  # rows of the table of classes
 
@@ -103,7 +104,7 @@ def mistakes(study: Study) -> str:
         lead = f"The {len(study.mistakes)} largest errors of {study.count:,} examples."
     else:
         which = "all of them" if study.wrong == len(study.mistakes) else f"the {len(study.mistakes)} worst"
-        lead = f"{study.wrong:,} of {study.count:,} examples have a mistake; here are {which}."
+        lead = f"{study.wrong:,} of {study.count:,} answers differ from the correct ones; here are {which}."
     return section("mistakes", "Largest errors" if study.points else "Worst mistakes", body, lead)
 
 
@@ -112,7 +113,8 @@ def _mistake(found: Mistake) -> str:
     sure = "" if found.chance is None else f" <small>({found.chance:.2f})</small>"
     said = f'<span><small>model</small> <span class="bad">{quoted(found.answer)}</span>{sure}</span>'
     right = f'<span><small>correct</small> <span class="good">{quoted(found.correct)}</span></span>'
-    return f'<li>{texts}<div class="pair">{said}{right}<span class="where">{escaped(found.where)}</span></div></li>'
+    kind = "pair" if len(found.answer) + len(found.correct) <= SHORT else "lines"
+    return f'<li>{texts}<div class="{kind}">{said}{right}<span class="where">{escaped(found.where)}</span></div></li>'
 
 
 def _matrix(found: Matrix) -> str:

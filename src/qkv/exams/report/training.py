@@ -106,7 +106,7 @@ def _best(run: RunFacts) -> str:
 
 def _metric(key: str) -> str:
     name = key.removeprefix(VALID)
-    return f"accuracy of {name.removesuffix('.correct')}" if name.endswith(".correct") else name
+    return f"accuracy ({name.removesuffix('.correct')})" if name.endswith(".correct") else name
 
 
 def _both(run: RunFacts, name: str) -> list[Series]:
