@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from qkv.evaluation.report import number
+from qkv.exams.report.making import report_of, write_page
 from qkv.exams.report.page import page
+from qkv.exams.study import study
 from tests.exams.pages import ARABIC, a_report, a_study
+from tests.predict.readers import NER, make_reader
 
 CHROMIUM = "/usr/bin/chromium"
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
@@ -125,6 +129,22 @@ def test_forty_classes_scroll_inside_their_card(browser: Any, tmp_path: Path) ->
     tab, seen = opened(browser, file, width=400)
     assert seen == []
     assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    tab.close()
+
+
+def test_a_report_on_a_real_model(browser: Any, tmp_path: Path) -> None:
+    model = make_reader("tag", labels=NER)
+    sentences = [["The", "cat", "sat", f"{n}"] for n in range(30)]
+    rows = ("\n".join(f"{word} {'B-PER' if word == 'cat' else 'O'}" for word in words) for words in sentences)
+    (tmp_path / "t.conll").write_text("\n\n".join(rows) + "\n")
+    found = study(model, [str(tmp_path / "t.conll")], about="Files: t.conll.")
+    write_page(tmp_path / "r.html", report_of(model, "tagger", found))
+    tab, seen = opened(browser, tmp_path / "r.html")
+    assert seen == []
+    assert tab.locator("ol.worst li").count() == len(found.mistakes)
+    assert tab.locator(".tile b").first.inner_text() == number(found.scores[0].value)
+    assert "every tag O" in tab.locator("#scores thead").inner_text()
+    assert tab.locator("#classes table.matrix tbody tr").count() == len(found.confusion.labels)
     tab.close()
 
 

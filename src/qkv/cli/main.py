@@ -136,6 +136,7 @@ def train(
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
     from qkv.recipes.schema import read_recipe
+    from qkv.runs.report import PAGE
     from qkv.runs.run import run_recipe, score_test
     from qkv.runs.search import search as run_search
 
@@ -152,6 +153,9 @@ def train(
         with progress(None, "scoring") as advance:
             scores = score_test(asked, device=device, progress=advance)
         plain += f"\n{table(scores)}"
+    if outcome.finished and os.path.isfile(page := os.path.join(asked.out, PAGE)):
+        found["report"] = page
+        print_note(f"report: {page}")
     facts = found | {"energy": outcome.energy} | ({"test": report(scores)} if scores else {})
     print_line(json_line(facts) if as_json else plain)
     if not outcome.finished:

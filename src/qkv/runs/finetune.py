@@ -20,7 +20,7 @@ from qkv.exams.evaluate import evaluate
 from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
 from qkv.runs.prepare import reading
-from qkv.runs.run import run_recipe
+from qkv.runs.run import run_recipe, score_test
 from qkv.runs.search import search
 
 PathName = str | PathLike[str]
@@ -86,16 +86,14 @@ def finetune(
         given = {"model.init": str(find(fspath(folder))), "out": fspath(out) if out else str(Path(place) / "run")}
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
         recipe = override(read_recipe(task), {**given, **files, "train.epochs": epochs, **changes})
-        if search_rate:
-            outcome = search(recipe, resume=resume, device=device, say=tell)
-        else:  # a folder that is not kept needs no report
-            outcome = run_recipe(recipe, resume=resume, device=device, say=tell, report=bool(out))
+        start = search if search_rate else run_recipe
+        outcome = start(recipe, resume=resume, device=device, say=tell, report=bool(out))  # none for a temporary folder
         if not outcome.finished:
             more = "; continue with resume=True" if out else ""
             raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
         model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
-    if recipe.data.test:
-        tell(table(model.evaluate(*recipe.data.test)))
+        if recipe.data.test:
+            tell(table(score_test(recipe, device=device)))
     return model
 
 

@@ -19,10 +19,10 @@ from qkv.common import disk
 from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
-from qkv.recipes.schema import Recipe, Say
+from qkv.recipes.schema import Recipe, Say, read_recipe
 from qkv.runs.report import write_report
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import held, open_folder
+from qkv.runs.run_folder import RECIPE, held, open_folder
 from qkv.tasks.table import find_task, read_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
@@ -32,11 +32,18 @@ FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so 
 Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the error
 
 
-def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
-    """Train with each learning rate and keep the run that validates best."""
+def search(
+    recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say, report: bool = True
+) -> Outcome:
+    """Train with each learning rate and keep the run that validates best; it gets the report."""
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
-        return _search(recipe, resume, device, say)
+        outcome = _search(recipe, resume, device, say)
+        if report and outcome.finished:
+            chosen = read_recipe(str(Path(recipe.out) / RECIPE))
+            task = read_task(chosen.task, chosen.objective, chosen.data).resolved(lambda _: None)
+            write_report(chosen, task, outcome, device=device, say=say)
+        return outcome
 
 
 def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
@@ -57,12 +64,9 @@ def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outco
         raise
     decided = json.loads((folder / "search.json").read_text("utf-8"))
     best = decided["tries"][decided["best"]]
-    chosen, outcome = override(recipe, {"optim.lr": best["lr"]}), Outcome(**best["outcome"])
-    _promote(folder, decided["best"], chosen)
+    _promote(folder, decided["best"], override(recipe, {"optim.lr": best["lr"]}))
     say(table(decided))
-    task = read_task(chosen.task, chosen.objective, chosen.data).resolved(lambda _: None)
-    write_report(chosen, task, outcome, device=device, say=say)
-    return outcome
+    return Outcome(**best["outcome"])
 
 
 def table(decided: dict[str, Any]) -> str:

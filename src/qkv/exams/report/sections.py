@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from qkv.evaluation.confusion import Matrix
+from qkv.evaluation.confusion import NOTHING, Matrix
 from qkv.evaluation.report import number
 from qkv.evaluation.score import Score
 from qkv.exams.report import charts
@@ -58,6 +58,8 @@ def classes(study: Study) -> str:
     more = f'<p class="lead">{left} less frequent classes are in scores.json.</p>' if left else ""
     rates = table(["class", "precision", "recall", "F1", "support", "predicted"], rows)
     lead = "Rows are the correct classes, columns the predicted ones. A colour is a cell's share of its row."
+    if NOTHING in study.confusion.labels:
+        lead += f" {NOTHING} stands for what the model missed or made up."
     drawn = f'<div><h3>Confusion matrix</h3><div class="wide">{_matrix(study.confusion)}</div></div>'
     beside = "beside" if len(study.confusion.labels) <= BESIDE else ""
     body = f'<div class="{beside}">{drawn}<div><h3>By class</h3>{rates}{more}</div></div>'
