@@ -20,12 +20,13 @@ from qkv.data.bad_rows import BadRows
 from qkv.data.documents import documents
 from qkv.data.store import Store
 from qkv.evaluation.classification import Accuracy
-from qkv.evaluation.score import Score
+from qkv.evaluation.prediction import Prediction
 from qkv.exams.evaluate import evaluate
 from qkv.objectives.classify import Classify
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task
 from qkv.tasks.batches import column, gathered, limit_of
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, chunks
+from qkv.tasks.predicted import label_prediction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,15 +97,18 @@ class SentenceOrderTask(Task):
         """Return cross-entropy over the two orders."""
         return Classify(smoothing=self.settings.smoothing)
 
-    def score(self, exam: Exam) -> list[Score]:
+    def metrics(self, exam: Exam) -> list[Metric]:
         """Return the accuracy."""
-        return graded([Accuracy()], self._answers(exam))
+        del exam
+        return [Accuracy()]
 
-    def _answers(self, exam: Exam) -> Iterator[tuple[str, str]]:
-        for chunk in exam.chunks(exam.read(self)):
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Ask the model about each pair."""
+        for chunk in exam.chunks(exam.examples(self)):
             found = exam.model.classify([e.first for e in chunk], [e.second for e in chunk])
             for label, example in zip(found, chunk, strict=True):
-                yield label.label, "swapped" if example.swapped else "in order"
+                right = "swapped" if example.swapped else "in order"
+                yield label_prediction(label.label, label.score, right, texts=(example.first, example.second), where="")
 
 
 def main() -> None:

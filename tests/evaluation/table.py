@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qkv.evaluation.answers import AnswerF1, ExactMatch, normalise
-from qkv.evaluation.classification import F1, Accuracy, BinaryF1, Matthews, MultiLabelF1
+from qkv.evaluation.classification import F1, Accuracy, BinaryF1, Matthews, MultiLabelF1, TagAccuracy
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.entities import EntityF1
 from qkv.evaluation.language import Perplexity
@@ -111,6 +111,7 @@ METRICS: dict[str, Entry] = {
     "spearman": Entry(Spearman, numbers, 1.0),
     "mse": Entry(MeanSquaredError, numbers, 0.0),
     "entities": Entry(EntityF1, tags, 1.0),
+    "tags": Entry(TagAccuracy, tags, 1.0),
     "answer-em": Entry(ExactMatch, answers, 1.0, best_answer),
     "answer-f1": Entry(AnswerF1, answers, 1.0, best_answer),
     "bleu": Entry(Bleu, translations, 100.0, lambda example: (example[1][0], example[1])),

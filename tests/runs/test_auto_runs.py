@@ -124,8 +124,8 @@ def test_a_run_that_learned_nothing_says_so(bert_folder: Path, tmp_path: Path) -
     train = write(tmp_path / "a.csv", 60, 1)
     given = [f"model.init={bert_folder}", f"data.train=[{train}]", *SMALL, "train.steps=1", "optim.lr=1e-9"]
     _, said = go("classify", *given, f"out={tmp_path / 'run'}")
-    assert "is as accurate, so the model has learned nothing useful" in said[-1]
+    assert any(line.startswith("the model has learned nothing useful: on the validation set its acc") for line in said)
     _, said = go("regress", f"model.init={bert_folder}", f"data.train=[{numbers(tmp_path / 'n.csv')}]",
                  *SMALL, "train.steps=1", "optim.lr=1e-9",
                  f"data.valid=[{tmp_path}/n.csv]", f"out={tmp_path / 'r'}")  # fmt: skip
-    assert "always predicting the mean is as good" in said[-1]
+    assert any("'always the mean, " in line for line in said)

@@ -109,6 +109,9 @@ def test_a_recipe_runs_from_files_to_a_folder(
         "model.safetensors",
         "best",
         "checkpoints",
+        "report.html",
+        "scores.json",
+        "README.md",
     }
     model = qkv.load(tmp_path / "run", device="cpu")
     if name in ("phrasebook", "translate", "rnn-translate", "multi30k", "tatoeba"):

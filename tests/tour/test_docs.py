@@ -97,7 +97,7 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "translate"]
+    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")

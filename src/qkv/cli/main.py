@@ -143,6 +143,7 @@ def train(
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
     from qkv.recipes.recognise import recipe_for
+    from qkv.runs.report import PAGE
     from qkv.runs.run import run_recipe, score_test
     from qkv.runs.search import search as run_search
 
@@ -158,13 +159,18 @@ def train(
         with progress(None, "scoring") as advance:
             scores = score_test(asked, device=device, progress=advance)
         plain += f"\n{table(scores)}"
+    if outcome.finished and os.path.isfile(page := os.path.join(asked.out, PAGE)):
+        found["report"] = page
+        print_note(f"report: {page}")
     facts = found | {"energy": outcome.energy} | ({"test": report(scores)} if scores else {})
     print_line(json_line(facts) if as_json else plain)
     if not outcome.finished:
         raise typer.Exit(1)
 
 
-@app.command(epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --json")
+@app.command(
+    epilog="Examples:  qkv evaluate FOLDER test.en test.de   |   qkv evaluate FOLDER test.tsv --report report.html"
+)
 def evaluate(
     model: Annotated[str, MODEL],
     data: Annotated[
@@ -176,15 +182,18 @@ def evaluate(
         typer.Option("--set", metavar="KEY=VALUE", help="How to read files: text, label, separator, unit, skip_bad."),
     ] = None,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE.html", help="Write a report: scores, classes, calibration, mistakes.")
+    ] = None,
+    confusion: Annotated[bool, typer.Option("--confusion", help="Print the confusion matrix and each class.")] = False,
+    errors: Annotated[int, typer.Option(metavar="N", help="Print the N worst mistakes.")] = 0,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Score a model on files: each metric with its 95 % confidence interval and its signature."""
     from qkv import predict
+    from qkv.cli.evaluation import Wanted, evaluated
     from qkv.cli.lines import json_line
-    from qkv.evaluation.report import as_json as report
-    from qkv.evaluation.report import table
-    from qkv.exams import evaluate as evaluation
     from qkv.recipes.schema import parse_change
     from qkv.runs.trained_on import reading_for
 
@@ -192,8 +201,8 @@ def evaluate(
     loaded = predict.load(model, device=device)
     read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"))
     with progress(None, "evaluating") as advance:
-        scores = evaluation.evaluate(loaded, data, read.data, advance, beam=beam, ends=read.ends)
-    print_line(json_line(report(scores)) if as_json else table(scores))
+        found = evaluated(loaded, data, read, Wanted(model, report, confusion, errors), beam=beam, progress=advance)
+    print_line(json_line(found.to_dict()) if as_json else str(found))
 
 
 def run() -> None:

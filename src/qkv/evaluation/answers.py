@@ -82,7 +82,7 @@ class AnswerF1:
     def add(self, prediction: str, golds: Sequence[str]) -> None:
         """Add one question: compare the prediction with each gold answer and count the best match."""
         place = (0, 1) if _wanted(golds)[0] else (2, 3)
-        self._sums.add((1, _f1(prediction, golds)), place)
+        self._sums.add((1, answer_f1(prediction, golds)), place)
 
     def result(self) -> Score:
         """Return the mean. If only some questions are answerable, the parts hold the mean of each kind."""
@@ -102,7 +102,9 @@ def best_threshold(answers: Iterable[tuple[str, float, Sequence[str]]]) -> float
         answers: the prediction for each question, the doubt about it, and the gold answers. An infinite doubt belongs
             to a prediction that is empty anyway.
     """
-    rows = sorted((doubt, _f1(said, golds) - _f1("", golds)) for said, doubt, golds in answers if doubt < math.inf)
+    rows = sorted(
+        (doubt, answer_f1(said, golds) - answer_f1("", golds)) for said, doubt, golds in answers if doubt < math.inf
+    )
     if not rows:
         return 0.0
     doubts = [doubt for doubt, _ in rows]
@@ -112,7 +114,8 @@ def best_threshold(answers: Iterable[tuple[str, float, Sequence[str]]]) -> float
     return (edges[count] + edges[count + 1]) / 2
 
 
-def _f1(prediction: str, golds: Sequence[str]) -> float:
+def answer_f1(prediction: str, golds: Sequence[str]) -> float:
+    """Return the F1 of a prediction with the gold answer that it matches best."""
     return max(overlap(prediction, gold) for gold in _wanted(golds))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 
 from qkv.common.errors import UsageError, unknown
 from qkv.evaluation import counts
@@ -30,6 +30,15 @@ class Accuracy:
     def result(self) -> Score:
         """Return the accuracy with a Wilson interval."""
         return self._hits.score(self._name)
+
+
+class TagAccuracy(Accuracy):
+    """The share of words whose predicted tag is the correct one."""
+
+    def add(self, prediction: Sequence[str], gold: Sequence[str]) -> None:  # type: ignore[override]
+        """Add the tags of one sentence."""
+        for one, other in zip(prediction, gold, strict=True):
+            super().add(one, other)
 
 
 class BinaryF1:

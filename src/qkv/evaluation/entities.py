@@ -9,6 +9,7 @@ from typing import NamedTuple
 from qkv.common.errors import UsageError
 from qkv.evaluation import counts
 from qkv.evaluation.counts import LabelCounts
+from qkv.evaluation.prediction import Item
 from qkv.evaluation.score import Score
 
 
@@ -47,6 +48,12 @@ def _split(tag: str) -> tuple[str, str]:
     if prefix not in ("B", "I") or not label:
         raise UsageError(f"tag {tag!r} is neither O nor B-LABEL nor I-LABEL")
     return prefix, label
+
+
+def entity_items(prediction: Sequence[str], gold: Sequence[str]) -> tuple[Item, ...]:
+    """Pair predicted and gold spans with the same ends; the others are missed or invented."""
+    found, right = ({(span.start, span.end): span.label for span in spans(tags)} for tags in (prediction, gold))
+    return tuple(Item(found.get(ends), right.get(ends)) for ends in sorted(found.keys() | right.keys()))
 
 
 class EntityF1:

@@ -18,6 +18,8 @@ from qkv.common.errors import UsageError, unknown
 from qkv.evaluation.bootstrap import Array, Bootstrap
 from qkv.evaluation.score import Score, need_examples
 
+_CHRF = CHRF()
+
 
 class Translation:
     """A sacrebleu metric, computed one sentence at a time.
@@ -58,6 +60,11 @@ class Translation:
     def _values(self, sums_RK: Array) -> Array:
         rows = sums_RK.tolist()
         return np.array([self._metric._compute_score_from_stats(row).score if any(row) else math.nan for row in rows])
+
+
+def sentence_chrf(translation: str, reference: str) -> float:
+    """Return the chrF of one sentence, from 0 to 100."""
+    return float(_CHRF.sentence_score(translation, [reference]).score)
 
 
 def _parts(whole: object) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from qkv.common.errors import UsageError, system_errors
 from qkv.data.config import DataConfig
@@ -39,12 +40,24 @@ def evaluate(
         ends: whether a language model also predicts the end of each document, as in training.
     """
     kind = task or task_for(model)
-    if beam is not None and not kind.decodes:
+    exam = exam_of(model, kind, paths, beam=beam, progress=progress, ends=ends)
+    return taken(kind(kind.Settings(), data or kind.default_data(model)), exam)
+
+
+def exam_of(
+    model: Model, task: type[Task], paths: Sequence[str], *, beam: int | None = None, progress: Any = None, ends: bool
+) -> Exam:
+    """Return the exam of a model; the arguments are those of `evaluate`."""
+    if beam is not None and not task.decodes:
         raise UsageError(f"beam is for translators, and this {model.family} model is not one: leave it out")
-    exam = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None), ends)
-    scores = kind(kind.Settings(), data or kind.default_data(model)).score(exam)
+    return Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None), ends)
+
+
+def taken(task: Task, exam: Exam) -> list[Score]:
+    """Score a model; a warning counts the rows that cannot be used."""
+    scores = task.score(exam)
     if exam.skipped.count:
-        warnings.warn(str(exam.skipped), stacklevel=2)
+        warnings.warn(str(exam.skipped), stacklevel=3)
     return scores
 
 

@@ -22,7 +22,7 @@ from qkv.predict import Model, find
 from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, change, read_recipe
 from qkv.runs.prepare import reading
-from qkv.runs.run import run_recipe
+from qkv.runs.run import run_recipe, score_test
 from qkv.runs.search import search
 
 PathName = str | PathLike[str]
@@ -95,13 +95,14 @@ def finetune(
         files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
         asked = recipe_of(files["data.train"], changes, say=tell) if task is None else read_recipe(task)
         recipe = change(asked, {**given, **files, **changes})
-        outcome = (search if search_rate else run_recipe)(recipe, resume=resume, device=device, say=tell)
+        start = search if search_rate else run_recipe
+        outcome = start(recipe, resume=resume, device=device, say=tell, report=bool(out))  # none for a temporary folder
         if not outcome.finished:
             more = "; continue with resume=True" if out else ""
             raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
         model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
-    if recipe.data.test:
-        tell(table(model.evaluate(*recipe.data.test)))
+        if recipe.data.test:
+            tell(table(score_test(recipe, device=device)))
     return model
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from itertools import islice
 
 from qkv.checkpoints.folder import Folder
+from qkv.evaluation.prediction import Prediction
 from qkv.predict import Model
 from qkv.runs.prepare import Prepared
 from qkv.tasks.exam import Exam
-from qkv.tasks.split import validation_examples
+from qkv.tasks.split import training_examples, validation_examples
 
 MOST = 2000  # examples
 MOST_DECODED = 300  # decoding is slow
@@ -23,6 +25,7 @@ class Measure:
         self.prepared = prepared
         most = MOST_DECODED if prepared.task.decodes else MOST
         self.examples = list(islice(validation_examples(prepared.task), most))
+        self.predictions: list[Prediction] = []  # of the last call
 
     def __call__(self) -> dict[str, float]:
         """Return the value of each metric."""
@@ -32,15 +35,26 @@ class Measure:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # texts that are too long are reported once, when they are tokenised
             loaded = Model(folder, device=str(next(model.parameters()).device))
-            scores = task.score(Exam(loaded, beam=1, examples=self.examples))
+            self.exam = Exam(loaded, beam=1, given=self.examples, watch=self.predictions.append)
+            self.predictions.clear()
+            scores = task.score(self.exam)
         return {score.name: score.value for score in scores}
 
     def advice(self, scores: Mapping[str, float]) -> str:
-        """Say what to try if the final weights are useless, otherwise ""."""
-        metrics = {name: value for name, value in scores.items() if name != "loss"}
-        if not (lesson := self.prepared.task.lesson(metrics, self.examples)):
-            return ""
-        return (
-            f"on the validation set {lesson}, so the model has learned nothing useful: check the labels, give more "
-            "examples, train longer (train.epochs) or try --search"
-        )
+        """Say what to try if an answer that needs no model scores as well as the final weights, otherwise ""."""
+        task, first = self.prepared.task, next(name for name in scores if name != "loss")
+        for answer, trivial in task.trivial(self.exam, training_examples(task), trained=True).items():
+            metric = task.metrics(self.exam)[0]
+            for found in self.predictions:
+                metric.add(trivial(found), found.gold)
+            if not self.predictions:
+                return ""
+            value = metric.result().value
+            value = 0.0 if math.isnan(value) else value  # a correlation with a constant
+            if not scores[first] > value:
+                return (
+                    f"the model has learned nothing useful: on the validation set its {first} is {scores[first]:.4f}, "
+                    f"and {answer!r} has {value:.4f}; check the labels, give more examples, train longer "
+                    "(train.epochs) or try --search"
+                )
+        return ""

@@ -36,6 +36,7 @@ from qkv.recipes.schema import Recipe, Say
 from qkv.runs.measure import Measure
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
+from qkv.runs.report import kept_scores, write_report
 from qkv.runs.resolve import resolve
 from qkv.runs.run_folder import RECIPE, held, open_folder
 from qkv.runs.start import with_commit
@@ -47,9 +48,15 @@ from qkv.training.run import Job, check_compile
 
 
 def run_recipe(
-    recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say, own: Own | None = None
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    device: str | None = None,
+    say: Say,
+    own: Own | None = None,
+    report: bool = True,
 ) -> Outcome:
-    """Run a recipe, with the parts that the caller provides."""
+    """Run a recipe, with the parts that the caller provides; a finished run ends with a report."""
     own = own or Own()
     if own.model is None:
         recipe = with_default_model(recipe, own.task_for(recipe), say)
@@ -59,10 +66,13 @@ def run_recipe(
     with system_errors(), held(Path(recipe.out)):
         recipe = with_commit(recipe, Path(recipe.out) / RECIPE, say)
         recipe = resolve(recipe, Path(recipe.out) / RECIPE, own, say)
-        return _run(recipe, where, resume, say, own)
+        outcome, task = _run(recipe, where, resume, say, own)
+        if report and outcome.finished:
+            write_report(recipe, task, outcome, device=device, say=say)
+        return outcome
 
 
-def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> Outcome:
+def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> tuple[Outcome, Task]:
     folder = Path(recipe.out)
     new = open_folder(folder, recipe, resume)
     try:
@@ -81,7 +91,7 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
         finish_task(prepared, str(where))
         if isinstance(job.measure, Measure) and outcome.scores and (advice := job.measure.advice(outcome.scores)):
             say(advice)
-    return outcome
+    return outcome, prepared.task
 
 
 def finish_task(prepared: Prepared, device: str) -> None:
@@ -100,7 +110,9 @@ def finish_task(prepared: Prepared, device: str) -> None:
 def score_test(
     recipe: Recipe, *, device: str | None = None, progress: Callable[[int], None] | None = None
 ) -> list[Score]:
-    """Score the trained model of a recipe on the recipe's test files."""
+    """Return the scores of a trained model on the recipe's test files: from its report, or computed now."""
+    if (kept := kept_scores(Path(recipe.out))) is not None:
+        return kept
     return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress, ends=True)
 
 

@@ -20,11 +20,12 @@ from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.default_model import with_default_model
-from qkv.recipes.schema import Recipe, Say, change
+from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.own import Own
+from qkv.runs.report import write_report
 from qkv.runs.resolve import resolve
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import held, open_folder
+from qkv.runs.run_folder import RECIPE, held, open_folder
 from qkv.runs.start import with_commit
 from qkv.tasks.table import read_task
 from qkv.training.loop import Outcome
@@ -36,14 +37,21 @@ FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so 
 Try = dict[str, Any]  # lr, scores and how the run ended, or lr and the error
 
 
-def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say) -> Outcome:
-    """Train with each learning rate and keep the run that validates best."""
+def search(
+    recipe: Recipe, *, resume: bool = False, device: str | None = None, say: Say, report: bool = True
+) -> Outcome:
+    """Train with each learning rate and keep the run that validates best; it gets the report."""
     recipe = with_default_model(recipe, read_task(recipe.task, recipe.objective, recipe.data), say)
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
         recipe = with_commit(recipe, Path(recipe.out) / SEARCH, say)
         recipe = resolve(recipe, Path(recipe.out) / SEARCH, Own(), say)
-        return _search(recipe, resume, device, say)
+        outcome = _search(recipe, resume, device, say)
+        if report and outcome.finished:
+            chosen = read_recipe(str(Path(recipe.out) / RECIPE))
+            task = read_task(chosen.task, chosen.objective, chosen.data).resolved(lambda _: None)
+            write_report(chosen, task, outcome, device=device, say=say)
+        return outcome
 
 
 def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
@@ -88,7 +96,7 @@ def _try(recipe: Recipe, name: str, factor: float, *, first: bool, device: str |
     changes = {"optim.lr": rate, "out": str(folder), "data.cache": cache}
     say(f"trying learning rate {rate:g}")
     try:
-        outcome = run_recipe(change(recipe, changes), resume=folder.is_dir(), device=device, say=say)
+        outcome = run_recipe(change(recipe, changes), resume=folder.is_dir(), device=device, say=say, report=False)
     except QkvError as error:
         if first or isinstance(error, StorageError):  # a full disk is not the fault of the learning rate
             raise

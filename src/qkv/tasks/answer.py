@@ -16,13 +16,13 @@ from qkv.data.config import DataConfig
 from qkv.data.examples import Answer, Question
 from qkv.data.questions import questions
 from qkv.data.store import Store
-from qkv.evaluation.answers import AnswerF1, ExactMatch, best_threshold
-from qkv.evaluation.score import Score
+from qkv.evaluation.answers import AnswerF1, ExactMatch, answer_f1, best_threshold
+from qkv.evaluation.prediction import Confidence, Prediction
 from qkv.objectives.span import AnswerSpan
 from qkv.tasks import finetuning
-from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, Trivial, has_head
 from qkv.tasks.batches import column, gathered, limit_of
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, chunks
 from qkv.tasks.facts import Rule
 from qkv.tasks.split import validation_examples
 from qkv.tokenizers.questions import question_windows
@@ -30,6 +30,7 @@ from qkv.tokenizers.windows import Window
 
 CHUNK = 200  # questions tokenised at a time
 ANSWERED = 64  # questions answered at a time
+NO_ANSWER = "(no answer)"
 
 
 class AnswerTask(Task):
@@ -113,24 +114,31 @@ class AnswerTask(Task):
         """Whether the model has a span head."""
         return has_head(model, "span")
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score the best span over all windows of each context.
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return exact match and F1."""
+        del exam
+        return [ExactMatch(), AnswerF1()]
+
+    def trivial(self, exam: Exam, known: Iterable[Question], *, trained: bool) -> dict[str, Trivial]:
+        """Never answer, where that is possible."""
+        del known, trained
+        return {"never an answer": lambda _: ""} if exam.model.no_answer else {}
+
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Find the best span over all windows of each context.
 
         The model folder defines whether an answer can be empty. If it does not, the questions decide: answers can be
         empty if some questions have none.
         """
         longest, usual = self.data.max_length, DataConfig().max_length
-        questions = list(exam.read(self))
+        questions = list(exam.examples(self))
         options = {
             "max_length": longest if longest != usual else None,
             "no_answer": any(not one.answers for one in questions) if exam.model.no_answer is None else None,
         }
-        said = (
-            (found.text, [answer.text for answer in question.answers])
-            for chunk in exam.chunks(questions, ANSWERED)
-            for question, found in zip(chunk, _answers(exam.model, chunk, options), strict=True)
-        )
-        return graded([ExactMatch(), AnswerF1()], said)
+        for chunk in exam.chunks(questions, ANSWERED):
+            for question, found in zip(chunk, _answers(exam.model, chunk, options), strict=True):
+                yield _prediction(question, found)
 
 
 def place(window: Window, answer: Answer) -> tuple[int, int]:
@@ -144,6 +152,22 @@ def place(window: Window, answer: Answer) -> tuple[int, int]:
     if not inside or window.spans[inside[0]][0] > first or window.spans[inside[-1]][1] < last:
         return 0, 0
     return inside[0], inside[-1]
+
+
+def _prediction(question: Question, found: Any) -> Prediction:
+    """Return the prediction of an answer; of two wrong ones, the more confident is worse."""
+    golds = [answer.text for answer in question.answers]
+    f1 = answer_f1(found.text, golds)
+    return Prediction(
+        said=found.text,
+        gold=golds,
+        texts=(question.question, question.context),
+        where=question.where,
+        answer=found.text or NO_ANSWER,
+        correct=" / ".join(dict.fromkeys(golds)) or NO_ANSWER,
+        fault=(1 - f1) * (1 + found.score),
+        confidences=(Confidence(found.score, f1 == 1),),
+    )
 
 
 def _answers(model: Any, questions: Sequence[Question], options: dict[str, Any]) -> list[Any]:

@@ -26,10 +26,11 @@ from qkv.data.bad_rows import BadRows
 from qkv.data.config import DataConfig
 from qkv.data.order import BucketSampler, Sampler
 from qkv.data.store import Store
+from qkv.evaluation.prediction import Prediction
 from qkv.evaluation.score import Score
 from qkv.models import catalogue
 from qkv.tasks import finetuning
-from qkv.tasks.exam import Exam
+from qkv.tasks.exam import Exam, Metric, graded
 from qkv.tasks.facts import Rule
 from qkv.tasks.start import transfer
 from qkv.tokenizers.text import TextTokenizer
@@ -38,6 +39,7 @@ Array = np.ndarray[Any, Any]
 Row = Mapping[str, Any]  # column -> values
 Collate = Callable[[Array, np.random.Generator], Any]
 Say = Callable[[str], None]
+Trivial = Callable[[Prediction], Any]  # from an example, without looking at the model's answer, to an answer
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class Task:
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
+    predicts_classes: ClassVar[bool] = False  # answers are classes, so there is a confusion matrix
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)  # set the recipe's keys that are "auto"
@@ -213,14 +216,6 @@ class Task:
         del context
         return self.objective()
 
-    def lesson(self, scores: Mapping[str, float], examples: Sequence[Any]) -> str:
-        """Return why the final weights are useless, judging by their scores on validation examples, or "".
-
-        Only called if the task is `measured`.
-        """
-        del scores, examples
-        return ""
-
     def after_training(self, found: Folder, model: Any, context: Context, train: Any, valid: Any) -> Folder | None:
         """Finish a trained model, for example by choosing a threshold.
 
@@ -249,9 +244,28 @@ class Task:
         del model
         return DataConfig()
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score a model on files."""
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return new metrics for the model of an exam, the most important one first."""
         raise NotImplementedError
+
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Yield the model's answer to each example of an exam."""
+        raise NotImplementedError
+
+    def trivial(self, exam: Exam, known: Iterable[Any], *, trained: bool) -> dict[str, Trivial]:
+        """Return the answers that need no model, by name, such as the most frequent class.
+
+        Args:
+            exam: the model and its examples.
+            known: the training examples, or the scored examples themselves if the training examples are not known.
+            trained: whether `known` are the training examples.
+        """
+        del exam, known, trained
+        return {}
+
+    def score(self, exam: Exam) -> list[Score]:
+        """Score a model on examples."""
+        return graded(self.metrics(exam), exam.answers(self.predictions(exam)))
 
 
 def has_head(model: Any, *names: str) -> bool:

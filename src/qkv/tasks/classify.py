@@ -19,15 +19,16 @@ from qkv.data.examples import Classified
 from qkv.data.labelled import classified, sort_labels
 from qkv.data.store import Store
 from qkv.evaluation.classification import F1, Accuracy, Matthews, MultiLabelF1
-from qkv.evaluation.score import Score
+from qkv.evaluation.prediction import Prediction
 from qkv.objectives.classify import Classify, ClassifyAny
 from qkv.tasks import finetuning
-from qkv.tasks.base import Array, Collate, Context, Row, Say, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Trivial, has_head
 from qkv.tasks.batches import CHUNK, column, gathered, known_only, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
 from qkv.tasks.class_rates import check_biases, match_rates
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, chunks
 from qkv.tasks.facts import Rule
+from qkv.tasks.predicted import always, label_prediction, labels_prediction
 from qkv.tasks.text_table import TextTableTask, columns
 
 SHOWN = 10  # number of classes to show
@@ -41,6 +42,7 @@ class ClassifyTask(TextTableTask):
         "train.balance": finetuning.balance,
     }
     measured: ClassVar[bool] = True
+    predicts_classes: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Classify
     heads: ClassVar[tuple[str, ...]] = ("pool", "classify")
     optional_keys: ClassVar[frozenset[str]] = frozenset(
@@ -132,13 +134,6 @@ class ClassifyTask(TextTableTask):
             return found
         return replace(found, class_weights=balanced(context.facts["counts"]))
 
-    def lesson(self, scores: Mapping[str, float], examples: Sequence[Classified]) -> str:
-        """One class for every text is useless."""
-        label, count = Counter(example.labels for example in examples).most_common(1)[0]
-        if self.multi_label or scores["accuracy"] > count / len(examples):
-            return ""
-        return f"always predicting {label[0]!r} is as accurate"
-
     def after_training(self, found: Folder, model: Any, context: Context, train: Store, valid: Store) -> Folder | None:
         """With train.match_rates, make the model predict each class as often as it occurs in training."""
         if "train.match_rates" not in context.options:
@@ -150,7 +145,7 @@ class ClassifyTask(TextTableTask):
         """Whether the model is a text classifier."""
         return model.family != "vit" and has_head(model, "classify")
 
-    def score(self, exam: Exam) -> list[Score]:
+    def metrics(self, exam: Exam) -> list[Metric]:
         """Score one class per text, or any number of classes, depending on how the model was trained."""
         several = exam.model.multi_label
         if several and not self.multi_label:
@@ -158,15 +153,26 @@ class ClassifyTask(TextTableTask):
         if self.multi_label and not several:
             got = f"leave out the separator {self.data.separator!r}, which is for several labels"
             raise UsageError(f"this model predicts one label: {got}")
-        found = self.classified(exam, self._named(exam))
         if several:
-            sets = (({label.label for label in labels}, set(example.labels)) for example, labels in found)
-            micro, macro = MultiLabelF1(average="micro"), MultiLabelF1(average="macro")
-            return graded([micro, macro, Accuracy(name="exact-match")], sets)
-        singles = ((label.label, example.labels[0]) for example, label in found)
-        return graded([Accuracy(), F1(average="macro"), Matthews()], singles)
+            return [MultiLabelF1(average="micro"), MultiLabelF1(average="macro"), Accuracy(name="exact-match")]
+        return [Accuracy(), F1(average="macro"), Matthews()]
 
-    def _named(self, exam: Exam) -> Iterator[Classified]:
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Classify each text."""
+        for example, found in self.classified(exam, self._named(exam, exam.examples(self), exam.skipped)):
+            known: dict[str, Any] = {"texts": tuple(self.texts(example)), "where": example.where}
+            if exam.model.multi_label:
+                yield labels_prediction({label.label for label in found}, set(example.labels), **known)
+            else:
+                yield label_prediction(found.label, found.score, example.labels[0], **known)
+
+    def trivial(self, exam: Exam, known: Iterable[Classified], *, trained: bool) -> dict[str, Trivial]:
+        """Always predict the most frequent class."""
+        del trained
+        labels = (label for example in self._named(exam, known, BadRows()) for label in example.labels)
+        return always(labels, several=exam.model.multi_label)
+
+    def _named(self, exam: Exam, examples: Iterable[Classified], skipped: BadRows) -> Iterator[Classified]:
         """Yield the examples whose labels the model knows; it could never predict any others.
 
         Unnamed classes are called LABEL_0 and so on, and match the class numbers 0 and so on in a file.
@@ -180,8 +186,7 @@ class ClassifyTask(TextTableTask):
                     raise BadRow(str(unknown("label", label, names)))
             return replace(example, labels=found)
 
-        examples = exam.read(self)
-        return sift(((example.where, example) for example in examples), named, self.data.bad, exam.skipped)
+        return sift(((example.where, example) for example in examples), named, self.data.bad, skipped)
 
 
 def balanced(counts: Sequence[int]) -> tuple[float, ...]:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from qkv.data.bad_rows import BadRows
+from qkv.evaluation.prediction import Prediction
 from qkv.evaluation.score import Score
 
 CHUNK = 512  # examples predicted at a time, so that memory does not grow with the data
 T = TypeVar("T")
-
-
-class Reader(Protocol):
-    """A task that reads examples from files."""
-
-    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Any]:
-        """Read the examples of some files."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +26,8 @@ class Exam:
         progress: called with the number of examples in each finished chunk.
         ends: whether a language model was trained to predict the end of a document.
         skipped: counts the skipped rows.
-        examples: the examples to score on instead of those in the files.
+        given: the examples to score; if None, they are read from `paths`.
+        watch: called with each prediction.
     """
 
     model: Any
@@ -42,17 +36,32 @@ class Exam:
     progress: Callable[[int], None] = lambda _: None
     ends: bool = False
     skipped: BadRows = field(default_factory=BadRows)
-    examples: Sequence[Any] | None = None
+    given: Sequence[Any] | None = None
+    watch: Callable[[Prediction], None] = lambda _: None
 
-    def read(self, task: Reader) -> Iterator[Any]:
-        """Yield the examples to score on."""
-        return task.examples(self.paths, self.skipped) if self.examples is None else iter(self.examples)
+    def examples(self, task: Reader) -> Iterator[Any]:
+        """Return the examples to score."""
+        return task.examples(self.paths, self.skipped) if self.given is None else iter(self.given)
+
+    def answers(self, predictions: Iterable[Prediction]) -> Iterator[tuple[Any, Any]]:
+        """Yield what the model said and what is correct, and show each prediction to `watch`."""
+        for found in predictions:
+            self.watch(found)
+            yield found.said, found.gold
 
     def chunks(self, examples: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
         """Split the examples into lists, and report progress after each list."""
         for chunk in chunks(examples, size):
             yield chunk
             self.progress(len(chunk))
+
+
+class Reader(Protocol):
+    """A task that reads examples."""
+
+    def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Any]:
+        """Read the examples of some files."""
+        ...
 
 
 class Metric(Protocol):
@@ -65,6 +74,23 @@ class Metric(Protocol):
     def result(self) -> Score:
         """Return the score of the examples so far."""
         ...
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A metric whose signature also says how the model was asked."""
+
+    metric: Metric
+    asked: str
+
+    def add(self, said: Any, right: Any) -> None:
+        """Add one example."""
+        self.metric.add(said, right)
+
+    def result(self) -> Score:
+        """Return the score with the longer signature."""
+        score = self.metric.result()
+        return replace(score, signature=f"{score.signature}|{self.asked}")
 
 
 def graded(metrics: Sequence[Metric], answers: Iterable[tuple[Any, Any]]) -> list[Score]:

@@ -18,12 +18,13 @@ from qkv.data.images import images
 from qkv.data.labelled import sort_labels
 from qkv.data.store import Store
 from qkv.evaluation.classification import F1, Accuracy
-from qkv.evaluation.score import Score
+from qkv.evaluation.prediction import Prediction
 from qkv.objectives.classify import Classify
-from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, Trivial, has_head
 from qkv.tasks.batches import column
-from qkv.tasks.exam import Exam, graded
+from qkv.tasks.exam import Exam, Metric
 from qkv.tasks.facts import Rule
+from qkv.tasks.predicted import always, label_prediction
 
 ANSWERED = 64  # images classified at a time
 
@@ -42,6 +43,7 @@ class ImageTask(Task):
     reads_text: ClassVar[bool] = False
     mixable: ClassVar[bool] = False
     heads: ClassVar[tuple[str, ...]] = ("classify",)
+    predicts_classes: ClassVar[bool] = True
     held_out_unit: ClassVar[str] = "training images"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[LabelledImage]:
@@ -84,18 +86,27 @@ class ImageTask(Task):
         """Whether the model is an image classifier."""
         return model.family == "vit" and has_head(model, "classify", "distilled")
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score the class of each image; pixels are scaled as in training."""
-        return graded([Accuracy(), F1(average="macro")], self._classified(exam))
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return accuracy and macro F1."""
+        del exam
+        return [Accuracy(), F1(average="macro")]
 
-    def _classified(self, exam: Exam) -> Iterator[tuple[str, str]]:
+    def trivial(self, exam: Exam, known: Iterable[LabelledImage], *, trained: bool) -> dict[str, Trivial]:
+        """Always predict the most frequent class."""
+        del exam, trained
+        return always(example.label for example in known)
+
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Classify each image; pixels are scaled as in training."""
         model = exam.model
         names = model.labels or tuple(str(number) for number in range(model.config.num_labels))
         head = "classify" if "classify" in model.config.heads else "distilled"
-        known = fitting(exam.read(self), model.config, names)
+        known = fitting(exam.examples(self), model.config, names)
         for chunk in exam.chunks(known, ANSWERED):
             found = model.logits(scaled(np.stack([example.pixels for example in chunk])), head=head)
-            yield from ((names[int(s.argmax())], example.label) for s, example in zip(found, chunk, strict=True))
+            best = torch.stack(found).float().softmax(-1).max(-1)
+            for example, place, chance in zip(chunk, best.indices.tolist(), best.values.tolist(), strict=True):
+                yield label_prediction(names[place], chance, example.label, texts=(), where=example.where)
 
 
 def fitting(examples: Iterable[LabelledImage], config: Any, labels: Sequence[str]) -> Iterator[LabelledImage]:

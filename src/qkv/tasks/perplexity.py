@@ -83,7 +83,7 @@ def _documents(task: Task, exam: Exam) -> Iterator[tuple[list[int], list[int], l
     if tokenizer is None:
         raise UsageError("perplexity is measured on text, but this model has no tokenizer")
     end = tokenizer.specials.get("end") if exam.ends else None
-    for chunk in exam.chunks(task.examples(exam.paths, exam.skipped), 16):
+    for chunk in exam.chunks(exam.examples(task), 16):
         texts = [document.text for document in chunk]
         for text, (encoded,) in zip(texts, tokenizer.encode_spans(texts), strict=True):
             words, sizes = _counts(text, encoded)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,12 +24,12 @@ from qkv.data.examples import Rated
 from qkv.data.labelled import rated
 from qkv.data.store import Store
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
-from qkv.evaluation.score import Score
+from qkv.evaluation.prediction import Prediction
 from qkv.objectives.classify import Regress
 from qkv.tasks import finetuning
-from qkv.tasks.base import Array, Collate, Context, Row, Say, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Trivial, has_head
 from qkv.tasks.batches import CHUNK, gathered
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, chunks
 from qkv.tasks.facts import Rule
 from qkv.tasks.text_table import TextTableTask, columns
 
@@ -87,21 +88,36 @@ class RegressTask(TextTableTask):
 
         return make
 
-    def lesson(self, scores: Mapping[str, float], examples: Sequence[Rated]) -> str:
-        """Numbers that are no closer than the mean are useless."""
-        variance = float(np.var([example.score for example in examples]))
-        return "always predicting the mean is as good" if variance and scores["mse"] > 0.99 * variance else ""
-
     @classmethod
     def can_score(cls, model: Any) -> bool:
         """Whether the model predicts a number."""
         return has_head(model, "regress")
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score the number predicted for each text."""
-        found = self.classified(exam, exam.read(self))
-        said = ((score, example.score) for example, score in found)
-        return graded([Pearson(), Spearman(), MeanSquaredError()], said)
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return two correlations and the mean squared error."""
+        del exam
+        return [Pearson(), Spearman(), MeanSquaredError()]
+
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Predict the number of each text."""
+        for example, said in self.classified(exam, exam.examples(self)):
+            gold = float(example.score)
+            yield Prediction(
+                said=said,
+                gold=gold,
+                texts=tuple(self.texts(example)),
+                where=example.where,
+                answer=f"{said:.4g}",
+                correct=f"{gold:.4g}",
+                fault=abs(said - gold),
+            )
+
+    def trivial(self, exam: Exam, known: Iterable[Rated], *, trained: bool) -> dict[str, Trivial]:
+        """Always predict the mean."""
+        del exam, trained
+        numbers = [float(example.score) for example in known]
+        mean = fmean(numbers) if numbers else 0.0
+        return {f"always the mean, {mean:.4g}": lambda _: mean}
 
 
 @torch.no_grad()

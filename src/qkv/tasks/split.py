@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import filterfalse
 from typing import Any
 
 from qkv.data.bad_rows import BadRows
@@ -27,6 +28,12 @@ def splitter(task: Task) -> Callable[[Any], bool]:
 
     chosen = {seen[number] for number in stratified(classes(), share, SEED)}
     return lambda example: hash(task.key(example)) in chosen
+
+
+def training_examples(task: Task) -> Iterator[Any]:
+    """Read the training examples of a run, without those that are held out for validation."""
+    examples = task.examples(task.data.train)
+    return examples if task.data.valid else filterfalse(splitter(task), examples)
 
 
 def validation_examples(task: Task) -> Iterator[Any]:

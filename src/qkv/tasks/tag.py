@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from random import Random
@@ -17,16 +17,16 @@ from qkv.data.iob import iob2
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.data.tagged import tagged
-from qkv.evaluation.classification import Accuracy
-from qkv.evaluation.entities import EntityF1
-from qkv.evaluation.score import Score
+from qkv.evaluation.classification import TagAccuracy
+from qkv.evaluation.entities import EntityF1, entity_items
+from qkv.evaluation.prediction import Confidence, Item, Prediction
 from qkv.objectives.parts import IGNORED
 from qkv.objectives.tag import Tag
 from qkv.tasks import finetuning
-from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, Trivial, has_head
 from qkv.tasks.batches import CHUNK, known_only, limit_of, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, chunks
 from qkv.tasks.facts import Rule
 from qkv.tokenizers.dropout import Merges
 
@@ -41,6 +41,7 @@ class TagTask(Task):
     keeps_length: ClassVar[bool] = True
     starts_from_encoder: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
+    predicts_classes: ClassVar[bool] = True
     held_out_unit: ClassVar[str] = "training sentences"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
@@ -108,31 +109,66 @@ class TagTask(Task):
 
         return resplit
 
-    def lesson(self, scores: Mapping[str, float], examples: Sequence[Tagged]) -> str:
-        """One tag for every word is useless."""
-        tags = Counter(tag for example in examples for tag in example.tags)
-        tag, count = tags.most_common(1)[0]
-        if "accuracy" not in scores:
-            return "" if max(scores.values()) > 0 or tags.keys() == {"O"} else "it finds no entities"
-        return "" if scores["accuracy"] > count / tags.total() else f"always predicting {tag!r} is as accurate"
-
     @classmethod
     def can_score(cls, model: Any) -> bool:
         """Whether the model is a tagger."""
         return has_head(model, "tag")
 
-    def score(self, exam: Exam) -> list[Score]:
+    def metrics(self, exam: Exam) -> list[Metric]:
         """Score whole entities, or single words for plain tags such as parts of speech."""
-        if exam.model.tags_entities:
-            return graded([EntityF1()], (([iob2(tag) for tag in said], right) for said, right in self._tags(exam)))
-        pairs = (both for said, right in self._tags(exam) for both in zip(said, right, strict=True))
-        return graded([Accuracy()], pairs)
+        return [EntityF1() if exam.model.tags_entities else TagAccuracy()]
 
-    def _tags(self, exam: Exam) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        for chunk in exam.chunks(exam.read(self)):
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Tag the words of each sentence."""
+        for chunk in exam.chunks(exam.examples(self)):
             found = exam.model.tag([example.words for example in chunk], words=True)
             for example, words in zip(chunk, found, strict=True):
-                yield [word.label for word in words], example.tags
+                yield _prediction(example, words, entities=exam.model.tags_entities)
+
+    def trivial(self, exam: Exam, known: Iterable[Tagged], *, trained: bool) -> dict[str, Trivial]:
+        """Always predict O or, for plain tags, the most frequent one; or each word's most frequent tag in training."""
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for example in known:
+            for word, tag in zip(_spaceless(example.words), example.tags, strict=True):
+                counts[word][tag] += 1
+        best = "O" if exam.model.tags_entities else _most_frequent(sum(counts.values(), Counter()))
+        found: dict[str, Trivial] = {f"every tag {best}": lambda answered: [best] * len(answered.gold)}
+        if trained:  # a table of the scored words themselves would be no comparison
+            table = {word: _most_frequent(tags) for word, tags in counts.items()}
+            found["each word's most frequent tag"] = lambda answered: [
+                table.get(word, best) for word in answered.texts[0].split(" ")
+            ]
+        return found
+
+
+def _prediction(example: Tagged, words: Sequence[Any], *, entities: bool) -> Prediction:
+    """Return the prediction of a sentence; confident mistakes in many words are the worst."""
+    labels = [word.label for word in words]
+    said = [iob2(tag) for tag in labels] if entities else labels
+    sure = tuple(Confidence(word.score, tag == gold) for word, tag, gold in zip(words, said, example.tags, strict=True))
+    wrong = [place for place, one in enumerate(sure) if not one.correct]
+    plain = (Item(*pair) for pair in zip(said, example.tags, strict=True))
+    return Prediction(
+        said=said,
+        gold=example.tags,
+        texts=(" ".join(_spaceless(example.words)),),
+        where=example.where,
+        answer=" ".join(f"{example.words[place]}/{said[place]}" for place in wrong),
+        correct=" ".join(f"{example.words[place]}/{example.tags[place]}" for place in wrong),
+        fault=sum(sure[place].chance for place in wrong),
+        items=entity_items(said, example.tags) if entities else tuple(plain),
+        confidences=sure,
+    )
+
+
+def _spaceless(words: Sequence[str]) -> list[str]:
+    """Return words that can be joined by spaces and split again: a space within a word becomes a no-break space."""
+    return [word.replace(" ", "\u00a0") for word in words]
+
+
+def _most_frequent(tags: Counter[str]) -> str:
+    """Return the most frequent tag; the first in the alphabet wins a tie."""
+    return min(tags, key=lambda tag: (-tags[tag], tag), default="O")
 
 
 Resplit = Callable[[Array, Array, Array, np.random.Generator], tuple[Array, Array, Array]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -18,13 +17,13 @@ from qkv.data.phrasebook import split
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.decoding.config import DecodingConfig
-from qkv.evaluation.score import Score
-from qkv.evaluation.translation import Bleu, Chrf
+from qkv.evaluation.prediction import Prediction
+from qkv.evaluation.translation import Bleu, Chrf, sentence_chrf
 from qkv.objectives.translate import Translate
-from qkv.tasks.base import Array, Collate, Context, Row, Task, has_decoder, has_head
+from qkv.tasks.base import Array, Collate, Context, Row, Task, Trivial, has_decoder, has_head
 from qkv.tasks.batches import CHUNK, limit_of, shifted, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
-from qkv.tasks.exam import Exam, chunks, graded
+from qkv.tasks.exam import Exam, Metric, Signed, chunks
 from qkv.tasks.facts import Rule
 from qkv.tasks.translate_rules import RULES
 
@@ -104,16 +103,30 @@ class TranslateTask(Task):
         """Whether the model is an encoder-decoder with a language modelling head."""
         return has_decoder(model) and has_head(model, "lm")
 
-    def score(self, exam: Exam) -> list[Score]:
-        """Score translations; the signature includes the beam size and the length penalty."""
+    def metrics(self, exam: Exam) -> list[Metric]:
+        """Return BLEU and chrF; the signature includes the beam size and the length penalty."""
         searched = f"beam:{exam.beam}|lp:{DecodingConfig().length_penalty}"
-        found = graded([Bleu(), Bleu(lowercase=True), Chrf()], self._translations(exam))
-        return [replace(score, signature=f"{score.signature}|{searched}") for score in found]
+        return [Signed(metric, searched) for metric in (Bleu(), Bleu(lowercase=True), Chrf())]
 
-    def _translations(self, exam: Exam) -> Iterator[tuple[str, list[str]]]:
-        for chunk in exam.chunks(exam.read(self)):
+    def predictions(self, exam: Exam) -> Iterator[Prediction]:
+        """Translate each source; the lower the chrF of a translation, the worse it is."""
+        for chunk in exam.chunks(exam.examples(self)):
             said = exam.model.translate([example.source for example in chunk], beam=exam.beam)
-            yield from ((text, [example.target]) for text, example in zip(said, chunk, strict=True))
+            for text, example in zip(said, chunk, strict=True):
+                yield Prediction(
+                    said=text,
+                    gold=[example.target],
+                    texts=(example.source,),
+                    where=example.where,
+                    answer=text,
+                    correct=example.target,
+                    fault=1 - sentence_chrf(text, example.target) / 100,
+                )
+
+    def trivial(self, exam: Exam, known: Iterable[Parallel], *, trained: bool) -> dict[str, Trivial]:
+        """Copy the source."""
+        del exam, known, trained
+        return {"the source, copied": lambda answered: answered.texts[0]}
 
 
 def translated(source: tuple[Array, Array], target: tuple[Array, Array], start_id: int) -> Translated:
