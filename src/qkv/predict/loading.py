@@ -13,6 +13,7 @@ from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
 from qkv.common.errors import UsageError, system_errors, unknown
 from qkv.models import catalogue
+from qkv.nn.init import without_weights
 from qkv.nn.precision import cpu_multiplies
 from qkv.predict.device import bound_primitives, find_device
 from qkv.predict.facts import describe
@@ -91,6 +92,6 @@ def info(name: str) -> dict[str, Any]:
             raise unknown("model folder or preset", name, [*built_in(), *catalogue.PRESETS])
         return load(name).describe()
     config = catalogue.preset(name)
-    with torch.device("meta"):
+    with without_weights():
         model = catalogue.build(config)
     return describe(config, Folder(config, model), find_device(None), "auto")
