@@ -108,11 +108,20 @@ def translate(
             advance(1)
 
 
-@app.command(epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=\\[a.en,a.de] --resume")
+@app.command(
+    epilog="Examples:  qkv train phrasebook   |   qkv train translate --set data.train=\\[a.en,a.de]   |   "
+    "qkv train runs/translate --resume"
+)
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A shipped recipe by name, or a TOML file.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            metavar="RECIPE|FOLDER",
+            help="A shipped recipe by name (`qkv recipes` lists them), a TOML file, or with --resume the folder of a "
+            "run.",
+            show_default=False,
+        ),
+    ] = None,
     more: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
     ] = None,
@@ -135,15 +144,12 @@ def train(
     from qkv.cli.lines import json_line
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
-    from qkv.recipes.schema import read_recipe
-    from qkv.runs.run import run_recipe, score_test
-    from qkv.runs.search import search as run_search
+    from qkv.runs.resume import Order, carry_out
+    from qkv.runs.run import score_test
 
-    asked = read_recipe(
-        recipe, [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])], debug=debug
-    )
-    start = run_search if search else run_recipe
-    outcome = start(asked, resume=resume, device=device, say=print_note)
+    changed = [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])]
+    order = Order(recipe, changed, resume=resume, search=search, debug=debug)
+    asked, outcome = carry_out(order, device=device, say=print_note)
     found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step, "valid_loss": outcome.best}
     best = "" if outcome.best is None else f", best validation loss {outcome.best:.4f}"
     plain = f"{asked.out}: {outcome.reason} after {outcome.step} steps{best}"

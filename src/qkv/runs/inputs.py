@@ -45,6 +45,8 @@ def check_inputs(folder: Path, recipe: Recipe) -> None:
 
 
 def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> None:
+    if _contents(old) == _contents(found):  # also where the files were moved, or are named from another directory
+        return
     again = f"resume {folder} with the files it started with, or train in another folder"
     for name in sorted(old.keys() | found.keys()):
         if name not in found:
@@ -53,6 +55,10 @@ def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> No
             raise UsageError(f"{name} did not exist when the run started: {again}")
         if old[name]["sha256"] != found[name]["sha256"]:
             raise UsageError(f"{name} has changed since the run started: {again}")
+
+
+def _contents(table: dict[str, Entry]) -> list[tuple[str, str]]:
+    return sorted((Path(name).name, entry["sha256"]) for name, entry in table.items())
 
 
 def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:

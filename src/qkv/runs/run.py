@@ -32,6 +32,7 @@ from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.outcome import attempt, close_run, settled
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.run_folder import held, open_folder
@@ -40,6 +41,9 @@ from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job, check_compile
+from qkv.training.threads import use_threads
+
+FINISHED = "{} is finished: there is nothing to resume"
 
 
 def run_recipe(
@@ -50,13 +54,16 @@ def run_recipe(
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
     check_compile(recipe.train.compile, where)
-    with system_errors(), held(Path(recipe.out)):
+    with system_errors(), held(Path(recipe.out)), use_threads(recipe.train.threads):
         return _run(recipe, where, resume, say, own)
 
 
 def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> Outcome:
     folder = Path(recipe.out)
     new = open_folder(folder, recipe, resume)
+    if not new and (done := settled(folder, keep=recipe.train.keep_checkpoints)) is not None:
+        say(FINISHED.format(folder))
+        return done
     try:
         prepared = prepare(recipe, folder, say, own)
         model = prepared.model.to(where).train()
@@ -67,10 +74,12 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
         raise
     examples = "" if prepared.train is None else f"{count_rows(prepared.train):,} examples, "
     say(f"{_count(model):,} weights, {examples}{job.total:,} steps, on {where.type}")
-    outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
+    with attempt(folder):
+        outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
     if outcome.finished and prepared.train is not None:
         finish_task(prepared, str(where))
+    close_run(folder, outcome, keep=recipe.train.keep_checkpoints)
     return outcome
 
 

@@ -20,12 +20,14 @@ from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.paths import absolute
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
 from qkv.tasks.table import find_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
+SEARCH = "search.toml"
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so that it wins ties
 
 Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the error
@@ -40,7 +42,7 @@ def search(recipe: Recipe, *, resume: bool = False, device: str | None = None, s
 
 def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outcome:
     folder = Path(recipe.out)
-    new = open_folder(folder, recipe, resume, "search.toml")
+    new = open_folder(folder, recipe, resume, SEARCH)
     try:
         if not (folder / "search.json").is_file():
             tries: dict[str, Try] = {}
@@ -119,7 +121,7 @@ def _promote(folder: Path, name: str, recipe: Recipe) -> None:
         for entry in sorted(best.iterdir(), key=lambda entry: entry.name == "config.json"):
             if entry.name not in ("recipe.toml", "try.json"):
                 os.replace(entry, folder / entry.name)
-        disk.replace_file(folder / "recipe.toml", to_toml(recipe).encode())
+        disk.replace_file(folder / "recipe.toml", to_toml(absolute(recipe)).encode())
         disk.remove(best)
     for other in folder.glob("search-*"):
         disk.remove(other / "checkpoints")  # these runs are never resumed
