@@ -10,7 +10,8 @@ import sys
 import typing
 from typing import Any
 
-from qkv.recipes.schema import SHIPPED, Recipe, shipped
+from qkv.recipes.schema import Recipe
+from qkv.recipes.shelf import listed
 from qkv.tasks.table import TASKS
 
 HEAD = """# Recipes
@@ -85,7 +86,7 @@ smoothing = 0.1
 
 def reference() -> str:
     """Return the page."""
-    lines = [f"| `{name}` | {_first_comment(name)} |" for name in shipped()]
+    lines = [f"| `{one.name}` | {one.summary} |" for one in listed()]
     page = HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
     return page + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE
 
@@ -98,11 +99,6 @@ def _settings() -> list[str]:
         if dataclasses.is_dataclass(cls := kind.Settings)
         for field in dataclasses.fields(cls)
     ]
-
-
-def _first_comment(name: str) -> str:
-    first = (SHIPPED / f"{name}.toml").read_text("utf-8").splitlines()[0]
-    return first.removeprefix("#").strip()
 
 
 def _section(cls: type[Any], path: str) -> list[str]:

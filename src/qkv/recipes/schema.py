@@ -14,6 +14,7 @@ from qkv.common.config import from_dict, override
 from qkv.common.errors import UsageError, show, unknown
 from qkv.data.config import DataConfig
 from qkv.recipes.renamed import with_new_names
+from qkv.recipes.shelf import SHIPPED, shipped
 from qkv.tokenizers.training import TokenizerConfig
 from qkv.training.config import TrainConfig
 from qkv.training.optim import OptimConfig
@@ -21,7 +22,6 @@ from qkv.training.trackers import LogConfig
 
 Say = Callable[[str], None]  # prints a line to the user
 
-SHIPPED = Path(__file__).parent
 DEEPEST = 32  # levels of nested tables
 
 
@@ -66,11 +66,6 @@ class Recipe:
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     log: LogConfig = field(default_factory=LogConfig)
-
-
-def shipped() -> list[str]:
-    """List the recipes that come with the package."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:

@@ -1,0 +1,49 @@
+"""The recipes that come with the package, read without importing torch."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+SHIPPED = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A shipped recipe in a list.
+
+    Attributes:
+        name: what `qkv train` takes.
+        task: what it learns.
+        summary: the first line of its comment.
+    """
+
+    name: str
+    task: str
+    summary: str
+
+
+def shipped() -> list[str]:
+    """List the recipes that come with the package."""
+    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
+
+
+def listed() -> list[Listed]:
+    """Return every shipped recipe with its task and one line about it."""
+    return [Listed(name, tomllib.loads(text_of(name))["task"], comment_of(text_of(name))[0]) for name in shipped()]
+
+
+def text_of(name: str) -> str:
+    """Return the file of a shipped recipe."""
+    return (SHIPPED / f"{name}.toml").read_text("utf-8")
+
+
+def comment_of(text: str) -> list[str]:
+    """Return the lines of the comment at the top of a recipe."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return lines or [""]
