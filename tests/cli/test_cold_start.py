@@ -1,12 +1,15 @@
 """What a command imports decides how long it takes from the shell; benchmarks/cold_start.py measures the seconds."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 SLOW = {"torch._dynamo", "torch._inductor", "sympy", "sacrebleu", "rich"}
+SOURCE = str(Path(__file__).parents[2] / "src")
 CODE = """
 import sys
 sys.argv = {arguments!r}
@@ -38,6 +41,10 @@ def test_triton_waits_for_a_gpu():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [["--version"]], ids=["version"])
-def test_commands_without_a_model_do_not_import_torch(arguments):
+@pytest.mark.parametrize("arguments", [["--version"], ["recipes"], ["runs", "."]], ids=["version", "recipes", "runs"])
+def test_commands_without_a_model_do_not_import_torch(arguments, tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.toml").write_text('task = "classify"\n')
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.chdir(tmp_path)
     assert "torch" not in imported(*arguments)

@@ -6,7 +6,7 @@ import random
 import pytest
 from scipy.stats import binomtest
 
-from qkv.evaluation.classification import F1, Accuracy
+from qkv.evaluation.classification import F1, Accuracy, Matthews
 from qkv.evaluation.correlation import Spearman
 from qkv.evaluation.paired import paired
 from qkv.evaluation.translation import Bleu
@@ -82,3 +82,14 @@ def test_a_metric_without_replicas_gives_the_difference_alone():
         metric.add(number, number % 4)
     found = paired(metric.result(), metric.result())
     assert found.to_dict() == {"name": "spearman", "value": 0.0, "low": None, "high": None, "p": None}
+
+
+def test_a_metric_that_is_undefined_in_every_replica_has_no_interval():
+    constant, good = Matthews(), Matthews()
+    for number in range(20):
+        constant.add(0, number % 2)
+        good.add(number % 2, number % 2)
+    found = paired(constant.result(), good.result())
+    assert found.value == pytest.approx(1)
+    assert math.isnan(found.low)
+    assert math.isnan(found.p)

@@ -17,7 +17,7 @@ from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, UsageError
 from qkv.recipes.schema import read_recipe
 from qkv.runs import run as module
-from qkv.runs.outcome import OUTCOME, read_outcome
+from qkv.runs.layout import OUTCOME, read_table
 from qkv.runs.paths import absolute
 from qkv.runs.resume import Order, begun, carry_out
 from qkv.training.threads import use_threads
@@ -139,7 +139,7 @@ def test_a_finished_run_keeps_no_optimizer_state(tmp_path: Path, monkeypatch: py
     start("train.patience=0", "train.average_last=2")
     run = tmp_path / "runs/x"
     assert not (run / "checkpoints").exists()
-    assert read_outcome(run)["step"] == 4
+    assert read_table(run / OUTCOME)["step"] == 4
     before = (run / "model.safetensors").read_bytes()
     again = Order("phrasebook", [*SMALL, "train.patience=0", "train.average_last=2"], resume=True, debug=True)
     said: list[str] = []
@@ -168,11 +168,15 @@ def test_why_a_run_failed_is_kept(cut: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "train", fail)
     with pytest.raises(QkvError, match="not finite"):
         go_on("runs/x")
-    assert read_outcome(cut / "runs/x") == {"reason": "failed", "error": "the loss is not finite"}
+    assert read_table(cut / "runs/x" / OUTCOME) == {
+        "reason": "failed",
+        "error": "the loss is not finite",
+        "finished": False,
+    }
     monkeypatch.undo()
     monkeypatch.chdir(cut)
     go_on("runs/x")
-    assert read_outcome(cut / "runs/x")["reason"] == "done"
+    assert read_table(cut / "runs/x" / OUTCOME)["reason"] == "done"
 
 
 @pytest.mark.parametrize(

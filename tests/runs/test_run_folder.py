@@ -22,8 +22,9 @@ from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, UsageError
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.inputs import check_inputs
+from qkv.runs.layout import LOCK
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import LOCK, held
+from qkv.runs.run_folder import held
 from tests.runs.killing import CHANGES, cut_off, left, write_data
 
 SLOWER = ["optim.lr=0.001"]  # every validation is the best

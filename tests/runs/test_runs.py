@@ -17,7 +17,8 @@ from qkv.common.errors import QkvError, UsageError
 from qkv.data.config import DataConfig
 from qkv.data.phrasebook import phrasebook
 from qkv.exams.evaluate import evaluate
-from qkv.recipes.schema import read_recipe, shipped
+from qkv.recipes.schema import read_recipe
+from qkv.recipes.shelf import shipped
 from qkv.runs.run import run_recipe
 from tests.runs.killing import cut_off
 

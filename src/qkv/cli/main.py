@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import glue, reading, vectors
+from qkv.cli import glue, reading, runs, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -27,6 +27,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="
 app.add_typer(reading.app)
 app.add_typer(vectors.app)
 app.add_typer(glue.app)
+app.add_typer(runs.app)
 
 
 def _version(asked: bool) -> None:

@@ -44,10 +44,11 @@ def paired(first: Score, second: Score) -> Difference | None:
     if (first.name, first.count, first.signature) != (second.name, second.count, second.signature):
         return None
     value = second.value - first.value
-    if first.replicas is None or second.replicas is None:
-        return Difference(name=first.name, value=value, low=math.nan, high=math.nan, p=math.nan)
-    drawn = second.replicas - first.replicas
+    none = np.empty(0)
+    drawn = none if first.replicas is None or second.replicas is None else second.replicas - first.replicas
     drawn = drawn[~np.isnan(drawn)]
+    if not len(drawn):
+        return Difference(name=first.name, value=value, low=math.nan, high=math.nan, p=math.nan)
     low, high = around(value, *middle(drawn))
     # One more of each side than was seen: no number of replicas makes a difference certain.
     tails = [(1 + int(np.sum(side))) / (1 + len(drawn)) for side in (drawn <= 0, drawn >= 0)]

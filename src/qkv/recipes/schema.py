@@ -7,14 +7,13 @@ import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from qkv.common.config import from_dict, override
 from qkv.common.errors import UsageError, show, unknown
 from qkv.data.config import DataConfig
 from qkv.recipes.renamed import with_new_names
-from qkv.recipes.shelf import SHIPPED, shipped
+from qkv.recipes.shelf import file_of, shipped
 from qkv.tokenizers.training import TokenizerConfig
 from qkv.training.config import TrainConfig
 from qkv.training.optim import OptimConfig
@@ -70,7 +69,7 @@ class Recipe:
 
 def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:
     """Read a recipe by name or file; `debug` applies its `[debug]` table, then come `changes` ("key=value")."""
-    file = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    file = file_of(name)
     if not os.path.isfile(file):
         if name.endswith(".toml"):
             raise UsageError(f"there is no recipe file {name}")

@@ -34,9 +34,14 @@ def listed() -> list[Listed]:
     return [Listed(name, tomllib.loads(text_of(name))["task"], comment_of(text_of(name))[0]) for name in shipped()]
 
 
+def file_of(name: str) -> Path:
+    """Return the file of a recipe: a path that ends in .toml, or the name of a shipped one."""
+    return Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+
+
 def text_of(name: str) -> str:
-    """Return the file of a shipped recipe."""
-    return (SHIPPED / f"{name}.toml").read_text("utf-8")
+    """Return the text of a recipe."""
+    return file_of(name).read_text("utf-8")
 
 
 def comment_of(text: str) -> list[str]:

@@ -18,10 +18,8 @@ from typing import Any
 from qkv.checkpoints.weights import WHOLE
 from qkv.common import disk
 from qkv.common.errors import QkvError, StorageError
+from qkv.runs.layout import FAILED, OUTCOME, read_table
 from qkv.training.loop import Outcome
-
-OUTCOME = "outcome.json"
-FAILED = "failed"
 
 
 @contextmanager
@@ -32,13 +30,13 @@ def attempt(folder: Path) -> Iterator[None]:
         yield
     except QkvError as error:
         if not isinstance(error, StorageError):  # there may be no space for one more file
-            _write(folder, {"reason": FAILED, "error": str(error)})
+            _write(folder, {"reason": FAILED, "error": str(error), "finished": False})
         raise
 
 
 def close_run(folder: Path, outcome: Outcome, *, keep: bool) -> None:
     """Write how a run ended. A finished one loses its checkpoints unless `keep` is set."""
-    _write(folder, asdict(outcome))
+    _write(folder, asdict(outcome) | {"finished": outcome.finished})
     if outcome.finished and not keep:
         disk.remove(folder / "checkpoints")
 
@@ -52,20 +50,12 @@ def settled(folder: Path, *, keep: bool) -> Outcome | None:
 
 def finished(folder: Path) -> Outcome | None:
     """Return how a finished run ended, or None if there is something left to do."""
-    found = read_outcome(folder)
+    found = read_table(folder / OUTCOME)
     names = {field.name for field in fields(Outcome)}
     if not names <= found.keys() or not (folder / WHOLE).is_file():
         return None
     outcome = Outcome(**{name: found[name] for name in names})
     return outcome if outcome.finished else None
-
-
-def read_outcome(folder: Path) -> dict[str, Any]:
-    """Return the contents of outcome.json: empty if a run has not ended, was killed, or is of an earlier version."""
-    try:
-        return disk.read_object(folder / OUTCOME)
-    except StorageError:
-        return {}
 
 
 def _write(folder: Path, value: dict[str, Any]) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from qkv.common.config import override
 from qkv.common.errors import UsageError
 from qkv.recipes.schema import Recipe, Say, parse_change, read_recipe
+from qkv.runs.layout import RECIPE, SEARCH, is_run, recipe_file
 from qkv.runs.outcome import settled
 from qkv.runs.paths import absolute, began_in
 from qkv.runs.run import FINISHED, run_recipe
-from qkv.runs.run_folder import RECIPE, check_same
-from qkv.runs.search import SEARCH, search
+from qkv.runs.run_folder import check_same
+from qkv.runs.search import search
 from qkv.training.loop import Outcome
 
 
@@ -70,19 +71,14 @@ def carry_out(order: Order, *, device: str | None = None, say: Say) -> tuple[Rec
     return recipe, (search if searches else run_recipe)(recipe, resume=order.resume, device=device, say=say)
 
 
-def is_run(folder: str | Path) -> bool:
-    """Whether a folder holds a run."""
-    return any((Path(folder) / name).is_file() for name in (RECIPE, SEARCH))
-
-
 def begun(folder: str, changes: Sequence[str] = ()) -> Begun:
     """Return the run in a folder, with changes to its recipe ("key=value")."""
     place = Path(folder)
-    if not is_run(place):
+    file = recipe_file(place)
+    if file is None:
         what = "holds no run" if place.is_dir() else "is not a folder"
         raise UsageError(f"{folder} {what}: name the folder of a run, which has a {RECIPE}, or a recipe")
-    searches = (place / SEARCH).is_file()
-    file = place / (SEARCH if searches else RECIPE)
+    searches = file.name == SEARCH
     recipe = read_recipe(str(file))
     recipe = absolute(recipe, began_in(recipe, place))
     recipe = override(recipe, dict(map(parse_change, changes)) | {"out": folder})

@@ -22,12 +22,10 @@ from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, UsageError, reason_of
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.inputs import check_inputs
+from qkv.runs.layout import LOCK, RECIPE
 from qkv.runs.paths import absolute, file_names
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.trackers import LogConfig
-
-LOCK = ".lock"
-RECIPE = "recipe.toml"
 
 # Keys that may change when a run resumes; recipes are compared with these values filled in.
 FREE: dict[str, Any] = {

@@ -20,6 +20,7 @@ from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.layout import SEARCH
 from qkv.runs.paths import absolute
 from qkv.runs.run import run_recipe
 from qkv.runs.run_folder import held, open_folder
@@ -27,7 +28,6 @@ from qkv.tasks.table import find_task
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
-SEARCH = "search.toml"
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so that it wins ties
 
 Try = dict[str, Any]  # lr, accuracy, loss and how the run ended, or lr and the error
