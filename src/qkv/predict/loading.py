@@ -11,7 +11,7 @@ import torch
 from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
-from qkv.common.errors import UsageError, system_errors, unknown
+from qkv.common.errors import UsageError, show, system_errors, unknown
 from qkv.models import catalogue
 from qkv.nn.init import without_weights
 from qkv.nn.precision import cpu_multiplies
@@ -42,6 +42,7 @@ def load(
             folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the
             environment.
     """
+    check_name("load", folder)
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     kind = getattr(torch, dtype)
@@ -53,6 +54,12 @@ def load(
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
     return Model(found, device=device, kernel=kernel)
+
+
+def check_name(who: str, folder: object) -> None:
+    """Raise an error for anything but a path or a name."""
+    if not isinstance(folder, str | os.PathLike):
+        raise UsageError(f"{who} takes the path of a model folder or the name of a built-in model, got {show(folder)}")
 
 
 def find(folder: str | Path) -> Path:
@@ -86,6 +93,7 @@ def save(model: Model, folder: str | Path, *, dtype: str = "float32") -> None:
 
 def info(name: str) -> dict[str, Any]:
     """Describe a model folder, a built-in model or a preset; a preset is counted without being built in memory."""
+    check_name("info", name)
     if os.path.isdir(name) or name not in catalogue.PRESETS:
         disk.recover(Path(name).absolute())
         if not os.path.exists(name) and name not in built_in():

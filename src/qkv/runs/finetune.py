@@ -17,8 +17,9 @@ from qkv.data.config import DataConfig
 from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
-from qkv.predict import Model, find
+from qkv.predict import find
 from qkv.recipes.schema import Say, read_recipe
+from qkv.runs.model import Model
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
 from qkv.runs.search import search
