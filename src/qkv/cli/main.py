@@ -16,13 +16,13 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import glue, reading, runs, vectors
+from qkv.cli import completion, glue, reading, runs, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 app.add_typer(reading.app)
 app.add_typer(vectors.app)
@@ -49,7 +49,13 @@ def main(
 @app.command(epilog="Examples:  qkv info bert-base   |   qkv info path/to/folder --json")
 def info(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder or the name of a preset.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A model folder or the name of a preset.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
     ],
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -65,7 +71,13 @@ def info(
 @app.command(epilog="Examples:  qkv translate en-de 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
 def translate(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A model folder or a built-in translator.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A model folder or a built-in translator.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
     ],
     texts: Annotated[
         list[str] | None,
@@ -121,14 +133,26 @@ def train(
             help="A shipped recipe by name (`qkv recipes` lists them), a TOML file, or with --resume the folder of a "
             "run.",
             show_default=False,
+            autocompletion=completion.recipes,
         ),
     ] = None,
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE…]",
+            help="More values after --set.",
+            show_default=False,
+            autocompletion=completion.settings,
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE …", help="Change values of the recipe; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE …",
+            help="Change values of the recipe; may be repeated.",
+            autocompletion=completion.settings,
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     search: Annotated[bool, typer.Option("--search", help="Keep the best of three learning rates.")] = False,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from qkv.cli import completion
 from qkv.cli.options import DEVICE, JSON, progress
 from qkv.cli.texts import print_line, print_note
 
@@ -17,7 +18,10 @@ def recipes(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE]", help="A shipped recipe, or a TOML file. Default: list all.", show_default=False
+            metavar="[RECIPE]",
+            help="A shipped recipe, or a TOML file. Default: list all.",
+            show_default=False,
+            autocompletion=completion.recipes,
         ),
     ] = None,
     as_json: Annotated[bool, JSON] = False,

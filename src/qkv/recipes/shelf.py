@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SHIPPED = Path(__file__).parent
 
@@ -42,6 +44,20 @@ def file_of(name: str) -> Path:
 def text_of(name: str) -> str:
     """Return the text of a recipe."""
     return file_of(name).read_text("utf-8")
+
+
+def flat_keys(name: str) -> list[str]:
+    """Return the dotted keys that a shipped recipe sets."""
+    return [key for key, _ in flat(tomllib.loads(text_of(name))) if not key.startswith("debug.")]
+
+
+def flat(table: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted keys and the values of a table of tables."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
 
 
 def comment_of(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.common.errors import UsageError
+from qkv.recipes.shelf import flat
 from qkv.runs.layout import ENERGY, FAILED, OUTCOME, RECIPE, SCORES, SEARCH, is_run, is_running, read_table
 from qkv.training.logging import METRICS, read_metrics
 
@@ -105,7 +106,7 @@ def settings_of(folder: Path) -> dict[str, Any]:
         raw = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not TOML: {error}") from None
-    return {key: value for key, value in _flat(raw, "") if key != "out"}
+    return {key: value for key, value in flat(raw) if key != "out"}
 
 
 def metrics_of(folder: Path) -> list[dict[str, Any]]:
@@ -113,14 +114,6 @@ def metrics_of(folder: Path) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return read_metrics(folder)
-
-
-def _flat(table: dict[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}", value
 
 
 def _state(folder: Path, outcome: dict[str, Any]) -> str:
