@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import qkv
 from qkv.checkpoints.state import steps
 from qkv.cli.main import app
 from qkv.common.config import override, to_toml
@@ -196,6 +197,13 @@ def test_wrong_orders(place: Path, order: Order, message: str) -> None:
     (place / "empty").mkdir()
     with pytest.raises(UsageError, match=message):
         carry_out(order, device="cpu", say=lambda _: None)
+
+
+def test_from_python(cut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    said: list[str] = []
+    outcome = qkv.train(cut / "runs/x", resume=True, changes={"train.workers": 1}, device="cpu", say=said.append)
+    assert (outcome.step, "resumed from step 2" in said) == (4, True)
 
 
 def test_the_command(place: Path) -> None:

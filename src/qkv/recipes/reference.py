@@ -18,8 +18,8 @@ HEAD = """# Recipes
 
 A recipe is one TOML file that describes a complete training run. Start a shipped recipe with `qkv train NAME` and your
 own with `qkv train FILE.toml`. `qkv recipes` lists the shipped ones, and `qkv recipes NAME` shows one with all its
-values. You can change any value with `--set`, for example `--set train.steps=500` or
-`--set data.train=[a.en,a.de]`. If you misspell a key, the error message suggests the nearest one.
+values. You can change any value with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. If
+you misspell a key, the error message suggests the nearest one.
 
 This page is generated from the code (`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it up to
 date.
@@ -29,8 +29,8 @@ The folder of a run is a model folder that you can load, with these files next t
 - the model itself: the last weights, or their average if you set `train.ema` or `train.average_last`. With
   `train.patience`, the weights with the lowest validation loss;
 - `best/`: a model folder with the weights that had the lowest validation loss;
-- `checkpoints/`: the state that `--resume` continues from, with bit-identical results. A finished run removes it, unless
-  you set `train.keep_checkpoints`;
+- `checkpoints/`: the state that `--resume` continues from, with bit-identical results. A finished run removes it,
+  unless you set `train.keep_checkpoints`;
 - `recipe.toml`: the recipe as it ran, with absolute paths. When you resume, you cannot change anything that affects the
   weights. You can change `out`, `data.cache`, `[log]`, and `workers`, `threads`, `keep`, `keep_checkpoints`,
   `log_every` and `carbon_intensity` of `[train]`;
@@ -41,9 +41,9 @@ The folder of a run is a model folder that you can load, with these files next t
 - `inputs.json`: digests of the training and validation files and of `model.init`. A run resumes only with the files it
   started with; the tokenizer and, with `train.patience`, `best/` must be unchanged too.
 
-To continue a stopped run, name its folder: `qkv train runs/x --resume` works in any directory, and so does the command
-that started it, with `--resume`. `qkv runs` lists the runs in a folder with their state, best validation values, scores,
-time and energy. `qkv runs A B --compare` shows the settings that differ and the curves side by side; with
+To continue a stopped run, name its folder: `qkv train runs/x --resume` works in any directory. You can also repeat the
+command that started it, with `--resume`. `qkv runs` lists the runs in a folder with their state, validation values,
+scores, time and energy. `qkv runs A B --compare` shows the settings that differ and the curves side by side; with
 `--data FILE`, it also scores the runs on the same data, with a paired bootstrap test of the difference.
 
 Only one run at a time can train in a folder; a second one stops with an error. Ctrl-C or SIGTERM saves the run and ends

@@ -19,7 +19,7 @@ SCORES = "scores.json"
 FAILED = "failed"
 
 
-def is_run(folder: str | Path) -> bool:
+def is_run(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder holds a run."""
     return recipe_file(Path(folder)) is not None
 
