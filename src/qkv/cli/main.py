@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import completion, glue, reading, runs, vectors
+from qkv.cli import completion, glue, reading, runs, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -223,6 +223,7 @@ def evaluate(
 
 def run() -> None:
     """Run the command line. Errors are one sentence, never a traceback."""
+    threads.choose_waiting()
     shortened = Counter[str]()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
