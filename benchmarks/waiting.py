@@ -25,7 +25,6 @@ from importlib.metadata import version
 SIDES: dict[str, dict[str, str]] = {
     "default": {},
     "passive": {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"},
-    "spin 3,000": {"GOMP_SPINCOUNT": "3000"},
     "spin 10,000": {"GOMP_SPINCOUNT": "10000"},
 }
 SECONDS = float(os.environ.get("WAITING_SECONDS", "12"))  # of each measurement, after the first step or batch

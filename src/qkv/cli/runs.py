@@ -18,7 +18,7 @@ def recipes(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RECIPE]",
+            metavar="RECIPE",
             help="A shipped recipe, or a TOML file. Default: list all.",
             show_default=False,
             autocompletion=completion.recipes,
@@ -56,7 +56,7 @@ def runs(
     folders: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FOLDER…]", help="Runs, or folders with runs in them. Default: runs.", show_default=False
+            metavar="FOLDER…", help="Runs, or folders with runs in them. Default: runs.", show_default=False
         ),
     ] = None,
     compare: Annotated[
