@@ -17,8 +17,9 @@ from typing import Any
 from qkv.common import disk
 from qkv.common.errors import QkvError, StorageError, UsageError
 from qkv.common.progress import Bar
-from qkv.data.files import HUB, expand, stored_file
+from qkv.data.files import expand, stored_file
 from qkv.recipes.schema import Recipe
+from qkv.runs.paths import NOT_FILES
 
 INPUTS = "inputs.json"
 TABLE = "inputs"
@@ -64,7 +65,7 @@ def _contents(table: dict[str, Entry]) -> list[tuple[str, str]]:
 def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the name and path of each input of a run: a file, or a folder of images."""
     for path in (*recipe.data.train, *recipe.data.valid):
-        for name in () if path.startswith((HUB, "phrasebook:")) else expand([path]):
+        for name in () if path.startswith(NOT_FILES) else expand([path]):
             place = stored_file(name)
             yield str(place), place
     if recipe.model.init:

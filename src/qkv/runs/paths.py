@@ -10,7 +10,8 @@ from typing import Any
 
 from qkv.data.files import HUB
 from qkv.recipes.schema import Recipe
-from qkv.tasks.translate import BUILT_IN
+
+NOT_FILES = (HUB, "phrasebook:")  # data sets of the hub and the built-in corpus begin so
 
 
 def absolute(recipe: Recipe, base: Path | None = None) -> Recipe:
@@ -21,7 +22,7 @@ def absolute(recipe: Recipe, base: Path | None = None) -> Recipe:
     start = (base or Path.cwd()).absolute()
 
     def place(path: str) -> str:
-        return path if path.startswith((HUB, BUILT_IN)) else os.path.join(start, path.removeprefix("./"))
+        return path if path.startswith(NOT_FILES) else os.path.join(start, path.removeprefix("./"))
 
     found = _with_paths(recipe, place)
     if not os.path.isdir(found.model.init):
