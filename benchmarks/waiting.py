@@ -5,7 +5,10 @@
 FOLDER is an encoder such as MiniLM. Two loads on the CPU: training steps of the phrasebook translator, and sentences
 per second of `embed`. Each is measured alone and beside other processes that keep one core each busy with products of
 small matrices. Every measurement is a process of its own with the threads given; the sides take turns, so that whatever
-else the machine does slows all of them alike. Figures are medians over the rounds.
+else the machine does slows all of them alike. Figures are medians over the rounds. Where the machine is never idle, this
+lets the script run before all others (as root; the kernel shares the CPUs between sessions):
+
+    setsid bash -c 'echo -20 > /proc/self/autogroup; python benchmarks/waiting.py FOLDER --busy 0'
 """
 
 from __future__ import annotations
@@ -67,11 +70,10 @@ def embed(folder: str) -> float:
     return batches * len(texts) / (time.perf_counter() - start)
 
 
-def measured(load: str, folder: str, threads: int, side: dict[str, str], nice: int) -> float:
+def measured(load: str, folder: str, threads: int, side: dict[str, str]) -> float:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_", "GOMP_", "KMP_"))}
     command = [sys.executable, __file__, folder, "--load", load]
     environment = clean | {"OMP_NUM_THREADS": str(threads), **side}
-    command = ["nice", "-n", str(nice), *command]
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     return float(done.stdout)
 
@@ -82,7 +84,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--busy", type=int, nargs="+", default=[0, 1], help="how many busy processes beside")
-    parser.add_argument("--nice", type=int, default=0, help="-20 goes before all others, for an idle machine's figures")
     parser.add_argument("--load", choices=["train", "embed"], help=argparse.SUPPRESS)  # one measurement
     asked = parser.parse_args()
     if asked.load:
@@ -96,7 +97,7 @@ def main() -> None:
                 for load in ("train", "embed"):
                     for name, side in list(SIDES.items())[:: 1 if turn % 2 else -1]:
                         place = found.setdefault(f"{load}, {busy} busy", {}).setdefault(name, [])
-                        place.append(measured(load, asked.folder, asked.threads, side, asked.nice))
+                        place.append(measured(load, asked.folder, asked.threads, side))
                         print(f"{load}, {busy} busy, {name}: {place[-1]:.2f} per second", file=sys.stderr)
             finally:
                 for other in others:
@@ -106,7 +107,6 @@ def main() -> None:
             load: {name: round(statistics.median(sides[name]), 2) for name in SIDES} for load, sides in found.items()
         },
         "rounds": asked.rounds,
-        "nice": asked.nice,
         "threads": asked.threads,
         "load_average": os.getloadavg()[0],
         "cpu": f"{platform.machine()}, {os.cpu_count()} CPUs",
