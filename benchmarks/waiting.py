@@ -5,8 +5,8 @@
 FOLDER is an encoder such as MiniLM. Two loads on the CPU: training steps of the phrasebook translator, and sentences
 per second of `embed`. Each is measured alone and beside other processes that keep one core each busy with products of
 small matrices. Every measurement is a process of its own with the threads given; the sides take turns, so that whatever
-else the machine does slows all of them alike. Figures are medians over the rounds. Where the machine is never idle, this
-lets the script run before all others (as root; the kernel shares the CPUs between sessions):
+else the machine does slows all of them alike. Figures are medians over the rounds. Where the machine is never
+idle, this lets the script run before all others (as root; the kernel shares the CPUs between sessions):
 
     setsid bash -c 'echo -20 > /proc/self/autogroup; python benchmarks/waiting.py FOLDER --busy 0'
 """

@@ -9,7 +9,8 @@ thread it waits for. Threads that sleep instead have to be woken. Measured with 
     sleep    6.4     208       2.8     60
 
 "First in line" is a process that the system runs before all others, which stands for an idle machine. There, spinning
-for a shorter time (GOMP_SPINCOUNT=10000) costs 1 to 7 %, and on busy cores it is slower than sleeping. So threads sleep if the machine is busy when a command starts, and otherwise do what OpenMP does.
+for a shorter time (GOMP_SPINCOUNT=10000) costs 1 to 7 %, and on busy cores it is slower than sleeping. So threads
+sleep if the machine is busy when a command starts, and otherwise do what OpenMP does.
 """
 
 from __future__ import annotations
