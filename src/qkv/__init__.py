@@ -1,20 +1,32 @@
 """qkv: train, look inside, shrink and serve your own Transformer.
 
-import qkv
+    import qkv
 
-model = qkv.load("path/to/a/model/folder")
-model.embed(["a sentence", "another one"])
+    model = qkv.load("path/to/a/model/folder")   # or a built-in name: "en-de"
+    print(model)                                 # what it is, and what it can do
+    model.embed(["a sentence", "another one"])
+    model.evaluate("test.csv")
+
+load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
+finetune, train               training: a model folder on your table; any recipe, with your own parts
+Model                         what `load` returns; `help(qkv.Model)` lists its verbs
+Label, Entity, Answer, Choice, Translation
+                              the answers of the verbs
+QkvError, UsageError          errors: something failed; something was asked for that is not there
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from qkv.version import __version__
 
 if TYPE_CHECKING:
-    from qkv.predict import Answer, Choice, Entity, Label, Model, Translation, build, info, load, save
+    from qkv.common.errors import QkvError, UsageError
+    from qkv.predict import Answer, Choice, Entity, Label, Translation, info, save
     from qkv.runs.finetune import finetune
+    from qkv.runs.model import Model, build, load
     from qkv.runs.train import train
 
 __all__ = [
@@ -23,7 +35,9 @@ __all__ = [
     "Entity",
     "Label",
     "Model",
+    "QkvError",
     "Translation",
+    "UsageError",
     "__version__",
     "build",
     "finetune",
@@ -33,19 +47,23 @@ __all__ = [
     "train",
 ]
 
+_PLACES = {
+    "qkv.common.errors": ("QkvError", "UsageError"),
+    "qkv.predict": ("Answer", "Choice", "Entity", "Label", "Translation", "info", "save"),
+    "qkv.runs.finetune": ("finetune",),
+    "qkv.runs.model": ("Model", "build", "load"),
+    "qkv.runs.train": ("train",),
+}
+
 
 def __getattr__(name: str) -> Any:
     """Import torch only when it is needed, so that `qkv --help` answers at once."""
-    if name not in __all__:
-        raise AttributeError(f"module 'qkv' has no attribute {name!r}")
-    if name == "finetune":
-        from qkv.runs.finetune import finetune
+    for place, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(place), name)
+    raise AttributeError(f"module 'qkv' has no attribute {name!r}")
 
-        return finetune
-    if name == "train":
-        from qkv.runs.train import train
 
-        return train
-    from qkv import predict
-
-    return getattr(predict, name)
+def __dir__() -> list[str]:
+    """List what the package offers, without importing it."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qkv.models import catalogue
-from qkv.recipes.schema import read_recipe, shipped
+from qkv.recipes.schema import read_recipe
+from qkv.recipes.shelf import shipped
 from tests.gpu.device import ON_CUDA
 from tests.runs.test_runs import EXTRA, NEEDS_INIT, train, write
 

@@ -22,6 +22,7 @@ from qkv.models import catalogue
 from qkv.recipes.schema import read_recipe
 from qkv.runs.run import run_recipe
 from tests.gpu.device import DEVICE
+from tests.runs.killing import cut_off
 
 STEPS = 10
 COMMON = [
@@ -38,7 +39,7 @@ def without_dropout(name: str, changes: list[str]) -> list[str]:
 
 def run(name: str, changes: list[str], out: Path, device: str, resume: bool = False) -> dict[str, Any]:
     """Train by a recipe and read what it left behind."""
-    asked = [*COMMON, *changes, f"out={out}"]
+    asked = [*COMMON, *changes, "train.keep_checkpoints=true", f"out={out}"]
     outcome = run_recipe(read_recipe(name, asked, debug=True), resume=resume, device=device, say=lambda _: None)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     steps = [line for line in lines if "loss" in line]
@@ -58,8 +59,7 @@ def resumed(name: str, changes: list[str], out: Path, device: str) -> dict[str, 
     every = [*changes, "train.save_every=2", "train.keep=100"]
     whole = run(name, every, out / "whole", device)
     shutil.copytree(out / "whole", out / "cut")
-    for step in (8, 10):
-        shutil.rmtree(out / "cut" / "checkpoints" / f"step-{step}")
+    cut_off(out / "cut", 8, 10)
     found = run(name, every, out / "cut", device, resume=True)
     a, b = (newest_checkpoint(out / part / "checkpoints", print) for part in ("whole", "cut"))
     assert a is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from qkv.recipes.schema import shipped
+from qkv.recipes.shelf import shipped
 from tests.gpu.device import ON_CUDA
 from tests.gpu.recipe_pool import COMPILED, RESUMED, Runs, result
 

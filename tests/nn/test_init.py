@@ -8,7 +8,7 @@ from qkv.common.errors import UsageError
 from qkv.models import catalogue
 from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.feedforward import FeedForward
-from qkv.nn.init import SCHEMES, initialise
+from qkv.nn.init import SCHEMES, initialise, without_weights
 
 # One small model of each family; wide enough that a standard deviation can be told.
 SMALL = {"vocab_size": 400, "dim": 64, "num_layers": 2, "num_heads": 4, "ff_dim": 128}
@@ -173,3 +173,16 @@ def test_a_model_without_memory_is_left_alone():
         model = nn.Linear(2, 2)
     initialise(model, "bert")
     assert model.weight.is_meta
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_without_weights_has_their_shapes_and_draws_nothing(name, built):
+    preset, changes = MODELS[name]
+    before = torch.get_rng_state()
+    with without_weights():
+        model = catalogue.build(catalogue.preset(preset, **changes))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.is_meta for parameter in model.parameters())
+    wanted = {key: tensor.shape for key, tensor in built(name).state_dict().items()}
+    assert {key: tensor.shape for key, tensor in model.state_dict().items()} == wanted
+    assert nn.Linear(2, 2).weight.abs().sum() > 0  # afterwards, torch initialises again

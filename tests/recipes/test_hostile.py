@@ -9,7 +9,8 @@ import pytest
 
 from qkv.common.errors import QkvError, UsageError
 from qkv.recipes.check import check
-from qkv.recipes.schema import SHIPPED, Recipe, read_recipe, shipped
+from qkv.recipes.schema import Recipe, read_recipe
+from qkv.recipes.shelf import SHIPPED, shipped
 from qkv.tasks.table import TASKS
 from tests.data.hostile import damaged
 

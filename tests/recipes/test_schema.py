@@ -7,7 +7,8 @@ import pytest
 from qkv.common.config import from_dict, to_toml
 from qkv.common.errors import UsageError
 from qkv.recipes.reference import reference
-from qkv.recipes.schema import Recipe, parse_change, read_recipe, shipped
+from qkv.recipes.schema import Recipe, parse_change, read_recipe
+from qkv.recipes.shelf import shipped
 from qkv.runs.run import check
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -86,6 +87,13 @@ def left(folder: Path) -> dict[str, str]:
     """Every file and its digest; times and energy differ between any two runs."""
     files = sorted(path for path in folder.rglob("*") if not path.is_dir())
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+def cut_off(run: Path, *steps: int) -> None:
+    """Take a finished run that kept its checkpoints back to before some steps."""
+    (run / "outcome.json").unlink()
+    for step in steps:
+        shutil.rmtree(run / "checkpoints" / f"step-{step}")
 
 
 def write_data(root: Path) -> None:

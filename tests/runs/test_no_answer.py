@@ -19,6 +19,7 @@ from qkv.exams.evaluate import evaluate
 from qkv.predict import Model
 from qkv.tasks.answer import AnswerTask
 from qkv.tasks.split import splitter, validation_examples
+from tests.runs.killing import cut_off
 
 WORDS = ["the", "sat", "on", "a", "mat", "run", ".", ",", "!"]
 FAST: dict[str, Any] = {
@@ -121,8 +122,10 @@ def test_the_folder_of_the_best_validation_has_a_threshold_of_its_own(unsure: tu
 
 def test_resuming_a_run_that_is_done_keeps_the_threshold(bert_folder: Path, tmp_path: Path) -> None:
     given = {"train": write(tmp_path / "a.jsonl", made(200, 1)), "out": tmp_path / "run", "data.held_out": 0.3}
-    first, _ = tune(bert_folder, **given, **{"train.steps": 4})
-    again, said = tune(bert_folder, resume=True, **given, **{"train.steps": 4})
+    few = {"train.steps": 4, "train.keep_checkpoints": True}
+    first, _ = tune(bert_folder, **given, **few)
+    cut_off(tmp_path / "run")  # between the last step and the end
+    again, said = tune(bert_folder, resume=True, **given, **few)
     assert "resumed from step 4" in said
     assert again.no_answer_threshold == first.no_answer_threshold != 0
 

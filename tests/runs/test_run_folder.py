@@ -22,16 +22,18 @@ from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, UsageError
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.inputs import check_inputs
+from qkv.runs.layout import LOCK
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import LOCK, held
-from tests.runs.killing import CHANGES, left, write_data
+from qkv.runs.run_folder import held
+from tests.runs.killing import CHANGES, cut_off, left, write_data
 
 SLOWER = ["optim.lr=0.001"]  # every validation is the best
 
 
 def recipe_of(root: Path, *changes: str, out: str = "run") -> Recipe:
     files = [f"data.{part}=[{root}/{part}.en,{root}/{part}.fr]" for part in ("train", "valid")]
-    return read_recipe("phrasebook", [*CHANGES, "train.steps=4", *files, f"out={root}/{out}", *changes], debug=True)
+    kept = ["train.steps=4", "train.keep_checkpoints=true", f"out={root}/{out}"]
+    return read_recipe("phrasebook", [*CHANGES, *kept, *files, *changes], debug=True)
 
 
 def train(recipe: Recipe, *, resume: bool = False) -> list[str]:
@@ -44,7 +46,7 @@ def train(recipe: Recipe, *, resume: bool = False) -> list[str]:
 def root(tmp_path: Path, ended: Path) -> Path:
     """A run of four steps that was cut off after the second."""
     shutil.copytree(ended, tmp_path, dirs_exist_ok=True)
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-4")
+    cut_off(tmp_path / "run", 4)
     for name in ("recipe.toml", "inputs.json"):
         (tmp_path / "run" / name).unlink()
     recipe = recipe_of(tmp_path)  # names the copied data
@@ -171,7 +173,7 @@ def test_without_patience_the_best_weights_are_written_again(tmp_path: Path) -> 
     changes = ["train.patience=0", *SLOWER]
     train(recipe_of(tmp_path, *changes))
     whole = left(tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-4")
+    cut_off(tmp_path / "run", 4)
     (tmp_path / "run" / "best" / "model.safetensors").unlink()
     said = train(recipe_of(tmp_path, *changes), resume=True)
     assert any("best/model.safetensors is missing; the next validation writes" in line for line in said)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,11 @@ from qkv.common.errors import QkvError, UsageError
 from qkv.data.config import DataConfig
 from qkv.data.phrasebook import phrasebook
 from qkv.exams.evaluate import evaluate
-from qkv.recipes.schema import read_recipe, shipped
+from qkv.recipes.schema import read_recipe
+from qkv.recipes.shelf import shipped
 from qkv.runs.run import run_recipe
 from tests.checkpoints.earlier import in_our_names
+from tests.runs.killing import cut_off
 
 PAIRS = list(phrasebook(300, 5))
 
@@ -108,11 +109,12 @@ def test_a_recipe_runs_from_files_to_a_folder(
         "config.json",
         "model.safetensors",
         "best",
-        "checkpoints",
         "report.html",
         "scores.json",
         "README.md",
+        "outcome.json",
     }
+    assert "checkpoints" not in made
     model = qkv.load(tmp_path / "run", device="cpu")
     if name in ("phrasebook", "translate", "rnn-translate", "multi30k", "tatoeba"):
         assert len(model.translate(["The dog sleeps.", "", "A cat."])) == 3
@@ -138,11 +140,11 @@ def test_a_recipe_runs_from_files_to_a_folder(
 
 
 def test_resuming_a_recipe_is_bit_for_bit(tmp_path: Path, files: dict[str, list[str]]) -> None:
-    changes = ["train.steps=8", "train.save_every=2", "train.keep=100", "model.set.dropout=0.3"]
+    changes = ["train.steps=8", "train.save_every=2", "train.keep=100", "train.keep_checkpoints=true"]
+    changes += ["model.set.dropout=0.3"]
     train("translate", tmp_path / "whole", files, *changes)
     train("translate", tmp_path / "cut", files, *changes)
-    for step in (6, 8):
-        shutil.rmtree(tmp_path / "cut" / "checkpoints" / f"step-{step}")
+    cut_off(tmp_path / "cut", 6, 8)
     train("translate", tmp_path / "cut", files, *changes, resume=True)
     a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("whole", "cut"))
     assert all(torch.equal(a[name], b[name]) for name in a)
@@ -154,12 +156,12 @@ def test_a_pre_norm_run_of_an_earlier_version_resumes_and_ends_as_pegasus(
     def kind(out: str) -> str:
         return json.loads((tmp_path / out / "config.json").read_text())["model_type"]
 
-    changes = ["train.steps=4", "train.save_every=2", "model.set.pre_norm=true"]
+    changes = ["train.steps=4", "train.save_every=2", "model.set.pre_norm=true", "train.keep_checkpoints=true"]
     with monkeypatch.context() as patch:
         in_our_names(patch)
         train("translate", tmp_path / "run", files, *changes)
     assert (kind("run"), kind("run/best")) == ("qkv-transformer", "qkv-transformer")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-4")
+    cut_off(tmp_path / "run", 4)
     before = qkv.load(tmp_path / "run", device="cpu").module.state_dict()
     train("translate", tmp_path / "run", files, *changes, resume=True)
     assert kind("run") == "pegasus"
@@ -175,10 +177,11 @@ def test_one_worker_equals_four(tmp_path: Path, files: dict[str, list[str]]) -> 
 
 
 def test_what_decides_no_number_may_change_on_resuming(tmp_path: Path, files: dict[str, list[str]]) -> None:
-    changes = ["train.steps=4", "train.save_every=2", "train.keep=100", "model.set.dropout=0.3"]
+    changes = ["train.steps=4", "train.save_every=2", "train.keep=100", "train.keep_checkpoints=true"]
+    changes += ["model.set.dropout=0.3"]
     for name in ("whole", "cut"):
         train("translate", tmp_path / name, files, *changes)
-    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-4")
+    cut_off(tmp_path / "cut", 4)
     free = ["log.track=none", "train.workers=2", "train.log_every=1", "train.keep=5", "train.carbon_intensity=100"]
     train("translate", tmp_path / "cut", files, *changes, *free, f"data.cache={tmp_path / 'kept'}", resume=True)
     a, b = (qkv.load(tmp_path / name, device="cpu").module.state_dict() for name in ("whole", "cut"))
@@ -366,9 +369,10 @@ def test_a_run_goes_on_with_the_stores_it_began_with(
 ) -> None:
     """A version of qkv that would tokenise or split otherwise must not change the batches of a run that has begun."""
     changes = ["train.steps=4", "train.save_every=2", "train.keep=9", "model.preset=bert-tiny", "train.workers=1"]
+    changes += ["train.keep_checkpoints=true"]
     for name in ("whole", "cut"):
         train("classify", tmp_path / name, files, *changes)
-    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-4")
+    cut_off(tmp_path / "cut", 4)
     monkeypatch.setattr("qkv.runs.stores._key", lambda *_: "another version")
     monkeypatch.setattr("qkv.runs.stores._stores", lambda *_: pytest.fail("tokenised again"))
     train("classify", tmp_path / "cut", files, *changes, resume=True)

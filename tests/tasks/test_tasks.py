@@ -30,6 +30,7 @@ from qkv.runs.run import Prepared, check, job_of, prepare, run_recipe
 from qkv.tasks.masked import elsewhere, grouped, halves
 from qkv.tasks.mixed_order import MixedSampler
 from qkv.tasks.mixed_tables import tables_of
+from tests.runs.killing import cut_off
 
 PAIRS = list(phrasebook(240, 5))
 
@@ -440,11 +441,11 @@ def test_a_mixed_order_is_its_parts_side_by_side(lengths: list[int], windows: in
 
 def test_a_mixture_trains_and_resumes_bit_for_bit(files: Made, tmp_path: Path) -> None:
     changes = (*MIX, "train.steps=6", "train.save_every=2", "train.keep=100", "train.validate_every=3")
+    changes = (*changes, "train.keep_checkpoints=true")
     train = [files["blocks.txt"], files["table.tsv"]]
     for name in ("whole", "cut"):
         run(recipe_of("pretrain-bert", tmp_path / name, train, *changes))
-    for step in (4, 6):
-        shutil.rmtree(tmp_path / "cut" / "checkpoints" / f"step-{step}")
+    cut_off(tmp_path / "cut", 4, 6)
     run(recipe_of("pretrain-bert", tmp_path / "cut", train, *changes), resume=True)
     a, b = (qkv.load(tmp_path / name, device="cpu") for name in ("whole", "cut"))
     assert all(torch.equal(x, b.module.state_dict()[name]) for name, x in a.module.state_dict().items())

@@ -28,6 +28,7 @@ from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.models.catalogue import FAMILIES, build, family_of
 from qkv.models.skeleton import Headed
+from qkv.nn.init import without_weights
 from qkv.tokenizers.text import TextTokenizer
 
 OURS = "qkv-"
@@ -80,7 +81,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
         config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
         check_limits(config, tensors)
         labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
-        with torch.device("meta"):
+        with without_weights():
             model = build(config)
         sentence = read_sentence(folder)
         check_widths(sentence, getattr(config, "dim", 0))

@@ -27,6 +27,7 @@ from qkv.common.errors import QkvError, UsageError
 from qkv.data.files import content_name, open_binary, read_lines
 from qkv.data.limits import too_large
 from qkv.models.word2vec import Word2Vec, Word2VecConfig
+from qkv.nn.init import without_weights
 from qkv.tokenizers.kinds import KINDS
 from qkv.tokenizers.text import TextTokenizer
 
@@ -61,7 +62,7 @@ def read_vector_file(path: str | Path) -> Folder:
     words, vectors = read_vectors(path)
     added = [token for token in (UNKNOWN, END) if token not in set(words)]
     config = Word2VecConfig(vocab_size=len(words) + len(added), dim=vectors.shape[1])
-    with torch.device("meta"):
+    with without_weights():
         model = Word2Vec(config)
     table = torch.cat([torch.from_numpy(vectors), torch.zeros(len(added), config.dim)])
     # Such a file has no output table, so the context head scores by similarity to the input vectors.

@@ -6,9 +6,10 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qkv.predict import Answer, Choice, Entity, Label
+if TYPE_CHECKING:  # commands without a model do not import torch
+    from qkv.predict import Answer, Choice, Entity, Label
 
 _CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # a terminal obeys them
 _BREAKS = re.compile(r"[\t\r\n]+")
@@ -35,7 +36,7 @@ def label_line(found: Label | list[Label] | float) -> str:
     """Write a label and its probability, several of them one after the other, or a number."""
     if isinstance(found, float):
         return f"{found:.4f}"
-    labels = [found] if isinstance(found, Label) else found
+    labels = found if isinstance(found, list) else [found]
     return "\t".join(f"{_cell(label.label)}\t{label.score:.4f}" for label in labels)
 
 

@@ -16,17 +16,18 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import glue, reading, vectors
+from qkv.cli import completion, glue, reading, runs, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
 
 app.add_typer(reading.app)
 app.add_typer(vectors.app)
 app.add_typer(glue.app)
+app.add_typer(runs.app)
 
 
 def _version(asked: bool) -> None:
@@ -50,7 +51,10 @@ def info(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="A model folder, hf:OWNER/NAME or the name of a preset.", show_default=False
+            metavar="MODEL",
+            help="A model folder, hf:OWNER/NAME or the name of a preset.",
+            show_default=False,
+            autocompletion=completion.models,
         ),
     ],
     as_json: Annotated[bool, JSON] = False,
@@ -69,7 +73,10 @@ def translate(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="A model folder, hf:OWNER/NAME or a built-in translator.", show_default=False
+            metavar="MODEL",
+            help="A model folder, hf:OWNER/NAME or a built-in translator.",
+            show_default=False,
+            autocompletion=completion.models,
         ),
     ],
     texts: Annotated[
@@ -114,17 +121,38 @@ def translate(
             advance(1)
 
 
-@app.command(epilog="Examples:  qkv train reviews.csv  |  qkv train translate --set data.train=\\[a.en,a.de] --resume")
+@app.command(
+    epilog="Examples:  qkv train reviews.csv   |   qkv train translate --set data.train=\\[a.en,a.de]   |   "
+    "qkv train runs/translate --resume"
+)
 def train(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE|DATA", help="A recipe by name, a TOML file, or data.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            metavar="RECIPE|DATA|FOLDER",
+            help="A shipped recipe by name (`qkv recipes` lists them), a TOML file, a data file, or with --resume the "
+            "folder of a run.",
+            show_default=False,
+            autocompletion=completion.recipes,
+        ),
+    ] = None,
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE…]", help="More values after --set.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE…]",
+            help="More values after --set.",
+            show_default=False,
+            autocompletion=completion.settings,
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE …", help="Change values of the recipe; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE …",
+            help="Change values of the recipe; may be repeated.",
+            autocompletion=completion.settings,
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped.")] = False,
     search: Annotated[bool, typer.Option("--search", help="Keep the best of three learning rates.")] = False,
@@ -142,15 +170,13 @@ def train(
     from qkv.cli.show import closing
     from qkv.evaluation.report import as_json as report
     from qkv.evaluation.report import table
-    from qkv.recipes.recognise import recipe_for
     from qkv.runs.report import PAGE
-    from qkv.runs.run import run_recipe, score_test
-    from qkv.runs.search import search as run_search
+    from qkv.runs.resume import Order, carry_out
+    from qkv.runs.run import score_test
 
     changed = [*(changes or []), *(more or []), *(["data.skip_bad=true"] if skip_bad else [])]
-    asked = recipe_for(recipe, changed, debug=debug, say=print_note)
-    start = run_search if search else run_recipe
-    outcome = start(asked, resume=resume, device=device, say=print_note)
+    order = Order(recipe, changed, resume=resume, search=search, debug=debug)
+    asked, outcome = carry_out(order, device=device, say=print_note)
     found = {"folder": asked.out, "ended": outcome.reason, "steps": outcome.step}
     found |= {"weights_of_step": outcome.weights_of, "validation": outcome.scores}
     plain = f"{asked.out}: {closing(outcome)}"
@@ -207,6 +233,7 @@ def evaluate(
 
 def run() -> None:
     """Run the command line. Errors are one sentence, never a traceback."""
+    threads.choose_waiting()
     shortened = Counter[str]()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:

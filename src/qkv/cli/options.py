@@ -7,17 +7,20 @@ from contextlib import contextmanager
 
 import typer
 
+from qkv.cli import completion
 from qkv.common.progress import Bar
 
 MODEL = typer.Argument(
     metavar="MODEL",
     help="A model folder, written by qkv or by transformers, or a model on the Hugging Face Hub: hf:OWNER/NAME.",
     show_default=False,
+    autocompletion=completion.models,
 )
 VECTORS = typer.Argument(
     metavar="MODEL",
     help="A model folder, hf:OWNER/NAME, or a file of word vectors (.txt, .vec, .bin, also with .gz).",
     show_default=False,
+    autocompletion=completion.models,
 )
 FILE = typer.Option(
     "--file",
@@ -31,7 +34,11 @@ POOLING = typer.Option(
     show_default=False,
 )
 JSON = typer.Option("--json", help="Print JSON, one object per line.")
-DEVICE = typer.Option(help="cpu, cuda or cuda:N. Default: CUDA if it is available.", show_default=False)
+DEVICE = typer.Option(
+    help="cpu, cuda or cuda:N. Default: CUDA if it is available.",
+    show_default=False,
+    autocompletion=completion.devices,
+)
 
 
 @contextmanager

@@ -44,6 +44,15 @@ def _poisson_table() -> NDArray[np.uint8]:
 _TABLE = _poisson_table()
 
 
+def middle(values: Array) -> tuple[float, float]:
+    """Return the 2.5 and 97.5 percentiles of the values that are defined, or nan if none is."""
+    values = np.sort(values[~np.isnan(values)])
+    if not len(values):
+        return math.nan, math.nan
+    edge = len(values) // 40
+    return float(values[edge]), float(values[-1 - edge])
+
+
 class Bootstrap:
     """Sums over the examples, and over R resampled copies of them.
 
@@ -94,13 +103,12 @@ class Bootstrap:
 
     def interval(self, statistic: Statistic) -> tuple[float, float]:
         """Return the 2.5 and 97.5 percentiles over the replicas, or nan if all replicas are undefined."""
+        return middle(self.replicas(statistic))
+
+    def replicas(self, statistic: Statistic) -> Array:
+        """Return the value of each replica, nan where it is undefined. Shape: [R]."""
         self._flush()
-        values = statistic(self._sums_RK)
-        values = np.sort(values[~np.isnan(values)])
-        if not len(values):
-            return math.nan, math.nan
-        edge = len(values) // 40
-        return float(values[edge]), float(values[-1 - edge])
+        return statistic(self._sums_RK)
 
     def score(
         self,
@@ -129,7 +137,16 @@ class Bootstrap:
             low = high = value
         low, high = around(value, low, high)
         full = "|".join(filter(None, [signature, self.signature]))
-        return Score(name=name, value=value, low=low, high=high, count=self.count, signature=full, parts=parts or {})
+        return Score(
+            name=name,
+            value=value,
+            low=low,
+            high=high,
+            count=self.count,
+            signature=full,
+            parts=parts or {},
+            replicas=self.replicas(statistic),
+        )
 
     def _flush(self) -> None:
         if not self._waiting:

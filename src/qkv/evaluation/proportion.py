@@ -1,10 +1,16 @@
-"""A proportion with a Wilson interval, which also holds at 0 and 1, where the bootstrap has no variance."""
+"""A proportion with a Wilson interval, which also holds at 0 and 1, where the bootstrap has no variance.
+
+The bootstrap is for comparing two models on the same examples (`evaluation/paired.py`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 
+import numpy as np
+
+from qkv.evaluation.bootstrap import Bootstrap
 from qkv.evaluation.score import Score, around, need_examples
 
 Z = 1.959963984540054
@@ -25,11 +31,13 @@ class Proportion:
     def __init__(self) -> None:
         self.hits = 0
         self.count = 0
+        self._sums = Bootstrap(2)
 
     def add(self, hit: bool) -> None:
         """Count one example."""
         self.hits += bool(hit)
         self.count += 1
+        self._sums.add((bool(hit), 1))
 
     @property
     def value(self) -> float:
@@ -42,5 +50,12 @@ class Proportion:
         low, high = wilson(self.hits, self.count)
         full = "|".join(filter(None, [signature, "ci:wilson"]))
         return Score(
-            name=name, value=self.value, low=low, high=high, count=self.count, signature=full, parts=parts or {}
+            name=name,
+            value=self.value,
+            low=low,
+            high=high,
+            count=self.count,
+            signature=full,
+            parts=parts or {},
+            replicas=self._sums.replicas(lambda sums_RK: sums_RK[:, 0] / np.maximum(sums_RK[:, 1], 1)),
         )

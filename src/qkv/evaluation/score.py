@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from qkv.common.errors import UsageError
 
 
@@ -22,6 +25,7 @@ class Score:
         count: the number of examples added.
         signature: how the value was computed, as `key:value|key:value`. Compare only scores with the same signature.
         parts: additional numbers from the same examples, by name.
+        replicas: the value of each bootstrap replica, from which `paired` compares two models; None if there are none.
     """
 
     name: str
@@ -31,6 +35,7 @@ class Score:
     count: int
     signature: str
     parts: Mapping[str, float] = field(default_factory=dict)
+    replicas: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
 
 class Metric(Protocol):

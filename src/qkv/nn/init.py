@@ -11,11 +11,14 @@ rnn          uniform(-0.1, 0.1) (Luong et al. 2015), forget gates open
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from qkv.common.errors import unknown
 from qkv.nn.attention import CrossAttention, SelfAttention
@@ -24,6 +27,27 @@ from qkv.nn.feedforward import FeedForward
 from qkv.nn.heads import LanguageHead
 from qkv.nn.positions import ShawPosition
 from qkv.nn.stack import Stack
+
+
+@contextmanager
+def without_weights() -> Iterator[None]:
+    """Build modules on the meta device: parameters have shapes but no memory, and nothing is drawn for them.
+
+    Each `nn.Linear` and `nn.Embedding` initialises itself when it is built. On the meta device that is a call of Python
+    code that imports torch._dynamo, about 0.8 s, to fill tensors that have no values.
+    """
+    with torch.device("meta"), _Unfilled():
+        yield
+
+
+class _Unfilled(TorchFunctionMode):
+    """Turns the functions of `torch.nn.init` into ones that return their tensor unchanged."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        return given["tensor"] if getattr(func, "__module__", "") == nn.init.__name__ else func(*args, **given)
 
 
 def initialise(model: nn.Module, scheme: str) -> None:

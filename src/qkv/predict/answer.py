@@ -22,7 +22,7 @@ from qkv.common.errors import Shortened, UsageError
 from qkv.decoding.spans import best_spans
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
-from qkv.predict.texts import readable
+from qkv.predict.texts import check_texts, readable
 from qkv.predict.verbs import reader
 from qkv.tokenizers.questions import question_windows
 from qkv.tokenizers.windows import Window
@@ -122,7 +122,7 @@ def _checked(questions: Sequence[str], contexts: str | Sequence[str], nbest: int
     """Return a context for each question."""
     if nbest < 1:
         raise UsageError(f"nbest must be at least 1, got {nbest}")
-    for number, question in enumerate(questions):
+    for number, question in enumerate(check_texts("answer", questions)):
         if not question.strip():
             raise UsageError(f"question {number} is empty")
     texts = [contexts] * len(questions) if isinstance(contexts, str) else list(contexts)

@@ -38,7 +38,7 @@ def classify(
     reader(model, "classify", texts)
     number = "classify" not in model.config.heads
     limit = _threshold(model, number, every, threshold)
-    if not texts:
+    if not len(texts):
         return []
     encoded = model.encode(texts, pairs)
     head = "regress" if number else "classify"

@@ -12,9 +12,10 @@ from qkv.checkpoints import hub
 from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
-from qkv.common.errors import UsageError, system_errors, unknown
+from qkv.common.errors import UsageError, show, system_errors, unknown
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
+from qkv.nn.init import without_weights
 from qkv.nn.precision import cpu_multiplies
 from qkv.predict.device import bound_primitives, find_device
 from qkv.predict.facts import describe
@@ -44,6 +45,7 @@ def load(
             folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the
             environment.
     """
+    check_name("load", folder)
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     kind = getattr(torch, dtype)
@@ -55,6 +57,12 @@ def load(
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
     return Model(found, device=device, kernel=kernel)
+
+
+def check_name(who: str, folder: object) -> None:
+    """Raise an error for anything but a path or a name."""
+    if not isinstance(folder, str | os.PathLike):
+        raise UsageError(f"{who} takes the path of a model folder or the name of a built-in model, got {show(folder)}")
 
 
 def find(folder: str | Path) -> Path:
@@ -93,6 +101,7 @@ def save(model: Model, folder: str | Path, *, dtype: str = "float32") -> None:
 
 def info(name: str) -> dict[str, Any]:
     """Describe a model: a folder, a built-in one, one on the Hub or a preset, which is not built in memory."""
+    check_name("info", name)
     if is_hub(name):
         return load(name).describe()
     if os.path.isdir(name) or name not in catalogue.PRESETS:
@@ -101,6 +110,6 @@ def info(name: str) -> dict[str, Any]:
             raise unknown("model folder or preset", name, [*built_in(), *catalogue.PRESETS])
         return load(name).describe()
     config = catalogue.preset(name)
-    with torch.device("meta"):
+    with without_weights():
         model = catalogue.build(config)
     return describe(config, Folder(config, model), find_device(None), "auto")

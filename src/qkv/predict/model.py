@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from qkv.common.errors import UsageError, unknown
+from qkv.common.errors import unknown
 from qkv.common.outputs import Hidden
 from qkv.evaluation.words import Vectors
 from qkv.predict.answer import Answer, answer, doubts
@@ -19,13 +19,24 @@ from qkv.predict.fill import Choice, fill
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.tag import Entity, has_entities, tag
+from qkv.predict.texts import check_texts
 from qkv.predict.translate import stream, translate
 from qkv.predict.verbs import names_of, verbs
 from qkv.predict.words import named_vectors
 
+LABELLED = {"classify", "tag", "distilled"}  # heads that predict labels
+
 
 class Model(Runner):
     """A model, its tokenizer and its labels."""
+
+    def __repr__(self) -> str:
+        """Say what the model is and can do."""
+        parameters = sum(parameter.numel() for parameter in self.module.parameters())
+        labels = f", labels: {', '.join(map(str, self.labels[:8]))}{' …' if len(self.labels) > 8 else ''}"
+        able = ", ".join(self.verbs) or "give hidden states and logits"
+        shown = labels if set(getattr(self.config, "heads", ())) & LABELLED and self.labels else ""
+        return f"<qkv.Model: {self.family}, {parameters:,} parameters, on {self.device}{shown}; can {able}>"
 
     @property
     def verbs(self) -> list[str]:
@@ -167,8 +178,7 @@ class Model(Runner):
         Returns:
             Shape: [texts, D], float32.
         """
-        if isinstance(texts, str):
-            raise UsageError("embed takes a list of texts; put a single one in a list")
+        check_texts("embed", texts)
         way = chosen(self.sentence, pooling)
         before = prompt_of(way, prompt, prompt_name)
         if output not in ("numpy", "torch"):

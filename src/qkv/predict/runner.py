@@ -24,6 +24,7 @@ from qkv.nn import kernels
 from qkv.predict.batching import Ids, batches, check_ids, pack
 from qkv.predict.device import find_device
 from qkv.predict.facts import describe
+from qkv.predict.texts import check_texts
 from qkv.tokenizers.coverage import coverage
 from qkv.tokenizers.text import Encoded
 
@@ -41,6 +42,11 @@ class Runner:
         self.module = folder.model.to(self.device)
         self.config, self.tokenizer, self.labels = folder.config, folder.tokenizer, folder.labels
         self._warned = False  # about texts that the tokenizer does not know
+
+    @property
+    def contents(self) -> Folder:
+        """What a model folder holds: config, weights, tokenizer, labels and settings."""
+        return self._folder
 
     @property
     def family(self) -> str:
@@ -205,6 +211,4 @@ class Runner:
 
 
 def _well_formed(texts: Sequence[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise UsageError("texts must be a list of strings, not one string")
-    return [well_formed(text) for text in texts]
+    return [well_formed(text) for text in check_texts("the model", texts)]

@@ -21,7 +21,7 @@ from qkv.data.iob import PREFIXED, iob2, spans_of
 from qkv.predict.finite import finite
 from qkv.predict.places import Place, first_tokens, firsts_of, joined_places, split_words
 from qkv.predict.runner import Runner
-from qkv.predict.texts import readable
+from qkv.predict.texts import check_texts, readable
 from qkv.predict.verbs import names_of, reader
 from qkv.tokenizers.windows import best_places, window_rows
 
@@ -62,6 +62,9 @@ def tag(
     """Tag each text; see `Model.tag`."""
     reader(model, "tag", texts)
     split = [not isinstance(text, str) for text in texts]
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            check_texts(f"tag (number {number} of its list)", text)
     if any(split) and not all(split):
         raise UsageError("tag takes texts or lists of words, not a mix of both")
     if any(split):

@@ -5,10 +5,10 @@ A tokenizer needs some two hundred bytes for each character, so the length is bo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from qkv.common.errors import UsageError
+from qkv.common.errors import UsageError, show
 from qkv.common.unicode import well_formed
 
 T = TypeVar("T")
@@ -37,11 +37,26 @@ def _characters(item: Any) -> int:
     return sum(len(part) for part in parts if isinstance(part, str))
 
 
+def check_list(who: str, texts: object) -> None:
+    """Raise an error if `texts` is not a list, or something like one."""
+    if isinstance(texts, str):
+        raise UsageError(f"{who} takes a list of texts; put a single one in a list")
+    if not isinstance(texts, Collection) or isinstance(texts, bytes | Mapping):
+        raise UsageError(f"{who} takes a list of texts, got {show(texts)}")
+
+
+def check_texts(who: str, texts: Sequence[str]) -> Sequence[str]:
+    """Return a list of texts; anything else is an error that names the first that is not a text."""
+    check_list(who, texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise UsageError(f"{who} takes a list of texts, and number {number} of it is {show(text)}")
+    return texts
+
+
 def readable(texts: Sequence[str]) -> list[str]:
     """Return texts that are read whole, in windows or sentence by sentence; one that is too long is an error."""
-    if isinstance(texts, str):
-        raise UsageError("texts must be a list of strings, not one string")
-    for number, text in enumerate(texts):
+    for number, text in enumerate(check_texts("the model", texts)):
         if len(text) > LONGEST:
             raise UsageError(
                 f"text {number} has {len(text):,} characters, and a text may have {LONGEST:,}: cut it into parts"

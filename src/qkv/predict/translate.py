@@ -26,7 +26,7 @@ from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
-from qkv.predict.texts import chunked
+from qkv.predict.texts import check_texts, chunked
 from qkv.predict.translation import Piece, Translation, cut_texts, join
 from qkv.tokenizers.text import TextTokenizer
 
@@ -45,8 +45,7 @@ def translate(
 ) -> list[Translation]:
     """Translate each text; see `Model.translate`."""
     tokenizer = check_translator(model)
-    if isinstance(texts, str):
-        raise UsageError("translate takes a list of texts; put a single one in a list")
+    check_texts("translate", texts)
     config = search_config(model, tokenizer, forbidden, options)
     begin = _prefixes(tokenizer, prefix, len(texts))
     cut = cut_texts(tokenizer, texts, model.max_length)

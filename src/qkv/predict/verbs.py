@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from qkv.common.errors import UsageError
 from qkv.predict.runner import Runner
+from qkv.predict.texts import check_list
 from qkv.tokenizers.text import TextTokenizer
 
 HEADS = {"classify": {"classify", "regress"}, "tag": {"tag"}, "answer": {"span"}, "fill": {"mlm"}}
@@ -27,8 +28,7 @@ def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[st
         raise UsageError(f"this {model.family} has no tokenizer, and {verb} reads text: load a folder that has one")
     if verb not in (there := verbs(model)):
         raise UsageError(f"this {model.family} cannot {verb}: it has no head for that (it can {', '.join(there)})")
-    if isinstance(texts, str):
-        raise UsageError(f"{verb} takes a list of texts; put a single one in a list")
+    check_list(verb, texts)
     model.warn_unknown([text if isinstance(text, str) else " ".join(text) for text in texts])
     return model.tokenizer
 

@@ -29,7 +29,8 @@ from qkv.recipes.recognise_table import Given, table_kind
 from qkv.recipes.recognise_text import LINES, folder_kind, is_image_file, is_tagged, pair_kind, text_kind
 from qkv.recipes.recognised import Recognised
 from qkv.recipes.renamed import with_new_names
-from qkv.recipes.schema import Recipe, Say, parse_change, read_recipe, shipped
+from qkv.recipes.schema import Recipe, Say, parse_change, read_recipe
+from qkv.recipes.shelf import shipped
 
 DATA = "data."
 SQUAD = b'"paragraphs"'

@@ -10,13 +10,15 @@ import sys
 import typing
 from typing import Any
 
-from qkv.recipes.schema import SHIPPED, Recipe, read_recipe, shipped
+from qkv.recipes.schema import Recipe, read_recipe
+from qkv.recipes.shelf import listed, shipped
 from qkv.tasks.table import TASKS, find_task
 
 HEAD = """# Recipes
 
 A recipe is one TOML file that describes a complete training run. Start a shipped recipe with `qkv train NAME` and your
-own with `qkv train FILE.toml`. With a data file instead (`qkv train reviews.csv`), the recipe for it is recognised. You
+own with `qkv train FILE.toml`. `qkv recipes` lists the shipped ones, and `qkv recipes NAME` shows one with all its
+values. With a data file instead (`qkv train reviews.csv`), the recipe for it is recognised. You
 can change any value with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. If you
 misspell a key, the error message suggests the nearest one. Fine-tuning recipes (`classify`, `pairs`, `regress`, `tag`,
 `answer`, `sentence-embeddings`) start from the built-in encoder `english` if you set neither `model.init` nor
@@ -31,15 +33,23 @@ The folder of a run is a model folder that you can load, with these files next t
   weights, or their average if you set `train.ema` or `train.average_last`. The closing line of a run says which;
 - `best/`: a model folder with the weights that validated best, by the task's metric (accuracy, F1, BLEU, …) if it has
   one, otherwise by the loss;
-- `checkpoints/`: the state that `--resume` continues from, with bit-identical results;
-- `recipe.toml`: the recipe as it ran. When you resume, you cannot change anything that affects the weights. You can
-  change `out`, `data.cache`, `[log]`, and `workers`, `keep`, `log_every` and `carbon_intensity` of `[train]`;
+- `checkpoints/`: the state that `--resume` continues from, with bit-identical results. A finished run removes it,
+  unless you set `train.keep_checkpoints`;
+- `recipe.toml`: the recipe as it ran, with absolute paths. When you resume, you cannot change anything that affects the
+  weights. You can change `out`, `data.cache`, `[log]`, and `workers`, `threads`, `keep`, `keep_checkpoints`,
+  `log_every` and `carbon_intensity` of `[train]`;
 - `metrics.jsonl` and `energy.json`: the metrics and the energy used;
+- `outcome.json`: how the run ended (done, early, a signal, or the error), after how many steps;
 - `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
 - `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples;
 - `inputs.json`: digests of the training and validation files and of `model.init`, unless that is a model on the Hub,
   which has its commit in `recipe.toml`. A run resumes only with the files it started with; the tokenizer and, if it
   ends with the best weights, `best/` must be unchanged too.
+
+To continue a stopped run, name its folder: `qkv train runs/x --resume` works in any directory. You can also repeat the
+command that started it, with `--resume`. `qkv runs` lists the runs in a folder with their state, validation values,
+scores, time and energy. `qkv runs A B --compare` shows the settings that differ and the curves side by side; with
+`--data FILE`, it also scores the runs on the same data, with a paired bootstrap test of the difference.
 
 Only one run at a time can train in a folder; a second one stops with an error. Ctrl-C or SIGTERM saves the run and ends
 it with exit code 1, so that you can resume it; a second Ctrl-C stops it at once. Exit codes of `qkv`: 0 done, 1 failed
@@ -101,7 +111,7 @@ smoothing = 0.1
 
 def reference() -> str:
     """Return the page."""
-    lines = [f"| `{name}` | {_first_comment(name)} |" for name in shipped()]
+    lines = [f"| `{one.name}` | {one.summary} |" for one in listed()]
     page = HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
     return page + AUTO + "\n".join(_rules()) + "\n" + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE
 
@@ -125,11 +135,6 @@ def _settings() -> list[str]:
         if dataclasses.is_dataclass(cls := kind.Settings)
         for field in dataclasses.fields(cls)
     ]
-
-
-def _first_comment(name: str) -> str:
-    first = (SHIPPED / f"{name}.toml").read_text("utf-8").splitlines()[0]
-    return first.removeprefix("#").strip()
 
 
 def _section(cls: type[Any], path: str) -> list[str]:

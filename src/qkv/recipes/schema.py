@@ -7,7 +7,6 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from qkv.common.config import from_dict, override
@@ -15,6 +14,7 @@ from qkv.common.errors import UsageError, show, unknown
 from qkv.data.config import DataConfig
 from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.renamed import with_new_names
+from qkv.recipes.shelf import file_of, shipped
 from qkv.tokenizers.training import TokenizerConfig
 from qkv.training.config import TrainConfig
 from qkv.training.optim import OptimConfig
@@ -22,7 +22,6 @@ from qkv.training.trackers import LogConfig
 
 Say = Callable[[str], None]  # prints a line to the user
 
-SHIPPED = Path(__file__).parent
 DEEPEST = 32  # levels of nested tables
 
 
@@ -83,14 +82,9 @@ class Recipe:
         return replace(self, auto=tuple(sorted(auto)) or None), values
 
 
-def shipped() -> list[str]:
-    """List the recipes that come with the package."""
-    return sorted(path.stem for path in SHIPPED.glob("*.toml"))
-
-
 def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:
     """Read a recipe by name or file; `debug` applies its `[debug]` table, then come `changes` ("key=value")."""
-    file = Path(name) if name.endswith(".toml") else SHIPPED / f"{name}.toml"
+    file = file_of(name)
     if not os.path.isfile(file):
         if name.endswith(".toml"):
             raise UsageError(f"there is no recipe file {name}")

@@ -18,9 +18,10 @@ from qkv.data.hub import is_hub
 from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
-from qkv.predict import Model, find
+from qkv.predict import find
 from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, change, read_recipe
+from qkv.runs.model import Model
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe, score_test
 from qkv.runs.search import search

@@ -103,7 +103,6 @@ def _run(recipe: Recipe, task: GlueTask, dev: Sequence[str], device: str | None,
     for name, path in zip(task.dev, dev, strict=True):
         values = _values(evaluate(model, [path], recipe.data))
         scores |= {m if name == task.dev[0] else f"{m} ({name.removeprefix('dev_')})": values[m] for m in task.metrics}
-    disk.remove(place / "checkpoints")  # a scored run is never resumed
     return scores
 
 

@@ -17,8 +17,10 @@ from typing import Any
 from qkv.common import disk
 from qkv.common.errors import QkvError, StorageError, UsageError
 from qkv.common.progress import Bar
-from qkv.data.files import HUB, expand, stored_file
+from qkv.data.files import expand, stored_file
+from qkv.data.hub import is_hub
 from qkv.recipes.schema import Recipe
+from qkv.runs.paths import NOT_FILES
 
 INPUTS = "inputs.json"
 TABLE = "inputs"
@@ -45,6 +47,8 @@ def check_inputs(folder: Path, recipe: Recipe) -> None:
 
 
 def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> None:
+    if _contents(old) == _contents(found):  # also where the files were moved, or are named from another directory
+        return
     again = f"resume {folder} with the files it started with, or train in another folder"
     for name in sorted(old.keys() | found.keys()):
         if name not in found:
@@ -55,13 +59,17 @@ def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> No
             raise UsageError(f"{name} has changed since the run started: {again}")
 
 
+def _contents(table: dict[str, Entry]) -> list[tuple[str, str]]:
+    return sorted((Path(name).name, entry["sha256"]) for name, entry in table.items())
+
+
 def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the name and path of each input of a run: a file, or a folder of images."""
     for path in (*recipe.data.train, *recipe.data.valid):
-        for name in () if path.startswith((HUB, "phrasebook:")) else expand([path]):
+        for name in () if path.startswith(NOT_FILES) else expand([path]):
             place = stored_file(name)
             yield str(place), place
-    if recipe.model.init and not recipe.model.init.startswith(HUB):  # there, the commit is the digest
+    if recipe.model.init and not is_hub(recipe.model.init):  # there, the commit is the digest
         start = Path(recipe.model.init)
         for place in sorted({file for pattern in (*MODEL, *MODEL_PARTS) for file in start.glob(pattern)}):
             if place.is_file():

@@ -9,6 +9,8 @@ from itertools import islice
 
 from qkv.checkpoints.folder import Folder
 from qkv.evaluation.prediction import Prediction
+from qkv.evaluation.score import Score
+from qkv.exams.report.naming import LOWER
 from qkv.predict import Model
 from qkv.runs.prepare import Prepared
 from qkv.tasks.exam import Exam
@@ -42,19 +44,23 @@ class Measure:
 
     def advice(self, scores: Mapping[str, float]) -> str:
         """Say what to try if an answer that needs no model scores as well as the final weights, otherwise ""."""
-        task, first = self.prepared.task, next(name for name in scores if name != "loss")
+        task = self.prepared.task
         for answer, trivial in task.trivial(self.exam, training_examples(task), trained=True).items():
-            metric = task.metrics(self.exam)[0]
+            metrics = task.metrics(self.exam)
             for found in self.predictions:
-                metric.add(trivial(found), found.gold)
-            if not self.predictions:
-                return ""
-            value = metric.result().value
-            value = 0.0 if math.isnan(value) else value  # a correlation with a constant
-            if not scores[first] > value:
+                for metric in metrics:
+                    metric.add(trivial(found), found.gold)
+            results = [metric.result() for metric in metrics] if self.predictions else []
+            # a constant has no correlation, so numbers are compared by their error
+            score = next((one for one in results if not math.isnan(one.value)), None)
+            if score is not None and not _better(scores[score.name], score):
                 return (
-                    f"the model has learned nothing useful: on the validation set its {first} is {scores[first]:.4f}, "
-                    f"and {answer!r} has {value:.4f}; check the labels, give more examples, train longer "
-                    "(train.epochs) or try --search"
+                    f"the model has learned nothing useful: on the validation set its {score.name} is "
+                    f"{scores[score.name]:.4f}, and {answer!r} has {score.value:.4f}; check the labels, give more "
+                    "examples, train longer (train.epochs) or try --search"
                 )
         return ""
+
+
+def _better(mine: float, trivial: Score) -> bool:
+    return mine < 0.99 * trivial.value if trivial.name in LOWER else mine > trivial.value

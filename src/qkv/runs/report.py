@@ -28,8 +28,8 @@ from qkv.exams.report.making import report_of, write_page
 from qkv.exams.study import Study, explains, study
 from qkv.predict import Model, load
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.layout import RECIPE
 from qkv.runs.prepare import reading
-from qkv.runs.run_folder import RECIPE
 from qkv.tasks.base import Task
 from qkv.tasks.split import training_examples, validation_examples
 from qkv.training.logging import read_metrics

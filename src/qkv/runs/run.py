@@ -33,18 +33,23 @@ from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.layout import RECIPE
 from qkv.runs.measure import Measure
+from qkv.runs.outcome import attempt, close_run, settled
 from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.report import kept_scores, write_report
 from qkv.runs.resolve import resolve
-from qkv.runs.run_folder import RECIPE, held, open_folder
+from qkv.runs.run_folder import held, open_folder
 from qkv.runs.start import with_commit
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job, check_compile
+from qkv.training.threads import use_threads
+
+FINISHED = "{} is finished: there is nothing to resume"
 
 
 def run_recipe(
@@ -63,18 +68,18 @@ def run_recipe(
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
     check_compile(recipe.train.compile, where)
-    with system_errors(), held(Path(recipe.out)):
+    with system_errors(), held(Path(recipe.out)), use_threads(recipe.train.threads):
         recipe = with_commit(recipe, Path(recipe.out) / RECIPE, say)
         recipe = resolve(recipe, Path(recipe.out) / RECIPE, own, say)
-        outcome, task = _run(recipe, where, resume, say, own)
-        if report and outcome.finished:
-            write_report(recipe, task, outcome, device=device, say=say)
-        return outcome
+        return _run(recipe, where, resume, say, own, report)
 
 
-def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) -> tuple[Outcome, Task]:
+def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own, report: bool) -> Outcome:
     folder = Path(recipe.out)
     new = open_folder(folder, recipe, resume)
+    if not new and (done := settled(folder, keep=recipe.train.keep_checkpoints)) is not None:
+        say(FINISHED.format(folder))
+        return done
     try:
         prepared = prepare(recipe, folder, say, own)
         model = prepared.model.to(where).train()
@@ -85,13 +90,17 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own) 
         raise
     examples = "" if prepared.train is None else f"{count_rows(prepared.train):,} examples, "
     say(f"{_count(model):,} weights, {examples}{job.total:,} steps, on {where.type}")
-    outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
+    with attempt(folder):
+        outcome = train(job, recipe.train, recipe.optim, recipe.log, resume=resume)
     disk.replace_file(folder / "energy.json", json.dumps(outcome.energy, indent=2).encode() + b"\n")
     if outcome.finished and prepared.train is not None:
         finish_task(prepared, str(where))
         if isinstance(job.measure, Measure) and outcome.scores and (advice := job.measure.advice(outcome.scores)):
             say(advice)
-    return outcome, prepared.task
+    if report and outcome.finished:
+        write_report(recipe, prepared.task, outcome, device=str(where), say=say)
+    close_run(folder, outcome, keep=recipe.train.keep_checkpoints)
+    return outcome
 
 
 def finish_task(prepared: Prepared, device: str) -> None:

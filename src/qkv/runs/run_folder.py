@@ -1,7 +1,7 @@
 """The folder of a run: a new one, or one to resume with the same recipe and input files.
 
 .lock           the process that trains here; the system releases the lock when the process ends
-recipe.toml     the resolved recipe
+recipe.toml     the resolved recipe; its paths are absolute
 inputs.json     the SHA-256 of the files that the run reads
 tokenizer/      the trained tokenizer, with a manifest
 """
@@ -22,11 +22,10 @@ from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, UsageError, reason_of
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.inputs import check_inputs
+from qkv.runs.layout import LOCK, RECIPE
+from qkv.runs.paths import absolute, file_names
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.trackers import LogConfig
-
-LOCK = ".lock"
-RECIPE = "recipe.toml"
 
 # Keys that may change when a run resumes; recipes are compared with these values filled in.
 FREE: dict[str, Any] = {
@@ -36,6 +35,8 @@ FREE: dict[str, Any] = {
     "train.workers": 1,
     "train.keep": 1,
     "train.log_every": 1,
+    "train.keep_checkpoints": False,
+    "train.threads": 0,
     "train.carbon_intensity": 0.0,
 }
 
@@ -66,17 +67,23 @@ def open_folder(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) 
         raise UsageError(f"{folder} already holds a run: use --resume, or choose another folder with --set out=…")
     if new and folder.exists() and not all(path.name == LOCK or disk.is_left(path) for path in folder.iterdir()):
         raise UsageError(f"{folder} is not empty and holds no run: choose another folder with --set out=…")
-    if not new and (old := _deciding(read_recipe(str(file)))) != (now := _deciding(recipe)):
-        changed = _first_difference(old, now)
-        raise UsageError(f"{file} differs from this recipe ({changed}): resume with the recipe the run started with")
+    if not new:
+        check_same(file, recipe)
     with disk.no_space(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         disk.sweep(folder)
-        disk.replace_file(file, to_toml(recipe).encode())
+        disk.replace_file(file, to_toml(absolute(recipe)).encode())
         _seal_tokenizer(folder)
     if name == RECIPE:  # the runs of a search check the files themselves
         check_inputs(folder, recipe)
     return new
+
+
+def check_same(file: Path, recipe: Recipe) -> None:
+    """Raise an error if the recipe of a run, in `file`, differs from this one in anything that affects the weights."""
+    if (old := _deciding(read_recipe(str(file)))) != (now := _deciding(recipe)):
+        changed = _first_difference(old, now)
+        raise UsageError(f"{file} differs from this recipe ({changed}): resume with the recipe the run started with")
 
 
 def find_tokenizer(folder: Path) -> TextTokenizer | None:
@@ -129,7 +136,7 @@ def _locked(folder: Path) -> int:
 
 def _deciding(recipe: Recipe) -> str:
     """Return the settings that affect the results of a run as text."""
-    return to_toml(override(recipe, FREE))
+    return to_toml(file_names(override(recipe, FREE)))
 
 
 def _first_difference(old: str, new: str) -> str:

@@ -21,17 +21,18 @@ from qkv.common.errors import QkvError, StorageError, system_errors
 from qkv.recipes.check import check
 from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
+from qkv.runs.layout import RECIPE, SEARCH
 from qkv.runs.own import Own
+from qkv.runs.paths import absolute
 from qkv.runs.report import write_report
 from qkv.runs.resolve import resolve
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import RECIPE, held, open_folder
+from qkv.runs.run_folder import held, open_folder
 from qkv.runs.start import with_commit
 from qkv.tasks.table import read_task
 from qkv.training.loop import Outcome
 from qkv.training.validation import described, rank
 
-SEARCH = "search.toml"  # the recipe of the search
 FACTORS = (1.0, 0.5, 2.0)  # of the recipe's learning rate; 1.0 comes first, so that it wins ties
 
 Try = dict[str, Any]  # lr, scores and how the run ended, or lr and the error
@@ -130,7 +131,7 @@ def _promote(folder: Path, name: str, recipe: Recipe) -> None:
         for entry in sorted(best.iterdir(), key=lambda entry: entry.name == "config.json"):
             if entry.name not in ("recipe.toml", "try.json"):
                 os.replace(entry, folder / entry.name)
-        disk.replace_file(folder / "recipe.toml", to_toml(recipe).encode())
+        disk.replace_file(folder / "recipe.toml", to_toml(absolute(recipe)).encode())
         disk.remove(best)
     for other in folder.glob("search-*"):
         disk.remove(other / "checkpoints")  # these runs are never resumed

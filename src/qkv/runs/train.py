@@ -10,7 +10,9 @@ from typing import Any
 from torch import nn
 
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
+from qkv.runs.layout import is_run
 from qkv.runs.own import Callback, Own
+from qkv.runs.resume import begun
 from qkv.runs.run import run_recipe
 from qkv.tasks.base import Task
 from qkv.training.loop import Outcome
@@ -33,7 +35,7 @@ def train(
     """Run a recipe, optionally with your own parts; docs/extending.md has an example of each.
 
     Args:
-        recipe: the name of a shipped recipe, a TOML file, or a `Recipe`.
+        recipe: the name of a shipped recipe, a TOML file, or a `Recipe`; with `resume`, also the folder of a run.
         task: your own task: a subclass of `qkv.tasks.base.Task`, or an instance.
         objective: your own objective: a callable from the model and a batch to losses.
         model: your own module, or a function from the model config to one. The run's folder then holds its weights, but
@@ -50,7 +52,11 @@ def train(
     Returns:
         How the run ended. The model is in the recipe's `out`: load it with `qkv.load`.
     """
-    asked = recipe if isinstance(recipe, Recipe) else read_recipe(fspath(recipe))
+    if isinstance(recipe, Recipe):
+        asked = recipe
+    else:
+        goes_on = resume and is_run(recipe)
+        asked = begun(fspath(recipe)).recipe if goes_on else read_recipe(fspath(recipe))
     own = Own(task, objective, model, batches, valid_batches, callbacks)
     tell = say or (lambda line: print(line, file=sys.stderr))  # noqa: T201
     return run_recipe(change(asked, changes or {}), resume=resume, device=device, say=tell, own=own)

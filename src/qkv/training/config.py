@@ -28,6 +28,8 @@ class TrainConfig:
         validate_every: steps between validations. Below 1, a share of all steps.
         save_every: steps between checkpoints. Below 1, a share of all steps.
         keep: how many of the newest checkpoints to keep.
+        keep_checkpoints: keep checkpoints/ when the run is finished. They hold the optimizer state, several times the
+            size of the model, and a finished run does not need them.
         patience: stop after this many validations that are not the best so far. 0 never stops early. If set, the run's
             folder ends with the best validated weights.
         keep_best: end with the weights that validated best, by the task's own metric if it has one, otherwise by the
@@ -35,6 +37,7 @@ class TrainConfig:
         balance: for single-label classify, weigh each class in the loss by 1 / √(its number of examples).
         match_rates: for single-label classify, shift the classifier's biases at the end so that each class is predicted
             on the validation set as often as it occurs in the training set.
+        threads: CPU threads for training. 0 uses torch's own number, one per core.
         log_every: steps between lines of metrics.jsonl.
         carbon_intensity: grams of CO2 per kWh of your power grid.
     """
@@ -52,16 +55,19 @@ class TrainConfig:
     validate_every: float = 0.1
     save_every: float = 0.1
     keep: int = 2
+    keep_checkpoints: bool = False
     patience: int = 0
     keep_best: bool = False
     balance: bool = False
     match_rates: bool = False
+    threads: int = 0
     log_every: int = 10
     carbon_intensity: float = 480.0
 
     def __post_init__(self) -> None:
         check_range("train.seed", self.seed, 0, below=2**63)
         check_range("train.workers", self.workers, 0, below=MOST_WORKERS + 1)  # each worker holds a batch
+        check_range("train.threads", self.threads, 0, below=MOST_WORKERS + 1)
         check_range("train.ema", self.ema, 0, below=1)
         for name in ("validate_every", "save_every", "patience", "carbon_intensity"):
             check_range(f"train.{name}", getattr(self, name), 0)

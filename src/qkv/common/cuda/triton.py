@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 
 import torch
 
-HERE = importlib.util.find_spec("triton") is not None
+# Importing Triton and declaring our kernels takes 0.1 s, so it waits for a GPU to use them, or for the interpreter.
+# Counting devices through NVML does not initialise CUDA.
+USEFUL = os.environ.get("TRITON_INTERPRET") == "1" or torch.cuda.device_count() > 0
+HERE = USEFUL and importlib.util.find_spec("triton") is not None
 
 if HERE:
     import triton
