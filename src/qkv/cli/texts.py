@@ -14,7 +14,8 @@ import typer
 from qkv.common import disk
 from qkv.common.errors import UsageError
 from qkv.common.terminal import one_line, visible
-from qkv.data.files import bounded_lines, read_lines
+from qkv.data.encodings import bounded_lines
+from qkv.data.files import read_lines
 
 STANDARD_INPUT = ["-"]
 CHUNK = 256  # texts held at a time

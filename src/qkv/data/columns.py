@@ -143,12 +143,12 @@ def _usual_pair(table: Table) -> tuple[str, str] | None:
     return next(((known[first], known[second]) for first, second in PAIRS if first in known and second in known), None)
 
 
-def usual_column(table: Table, names: Sequence[str], what: str) -> str:
-    """Return the first common name that the table has, ignoring case."""
+def usual_column(table: Table, names: Sequence[str], what: str, key: str = "text") -> str:
+    """Return the first common name that the table has, ignoring case; else raise an error that names data.`key`."""
     if (found := _usual(table, names)) is not None:
         return found
     there = ", ".join(shorten(name) for name in table.names)
-    how = "give its name or its number, such as #0"
+    how = f"set data.{key} to its name or its number, such as #0"
     raise UsageError(f"{table.start}: cannot tell which column holds the {what}; {how} (columns: {there})")
 
 

@@ -40,7 +40,7 @@ class AnswerTask(Task):
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Question]:
         """Read questions."""
-        return questions(list(paths), bad=self.data.bad, skipped=skipped)
+        return questions(list(paths), encoding=self.data.encoding, bad=self.data.bad, skipped=skipped)
 
     def texts(self, example: Question) -> Iterable[str]:
         """Return the question and its context."""

@@ -65,7 +65,7 @@ class EmbeddingsTask(Task):
         if self.scored:
             return rated(list(paths), **columns(data), **reading)
         named = [data.text, data.second] if data.text and data.second else None
-        return parallel(list(paths), columns=named, **reading)
+        return parallel(list(paths), columns=named, encoding=data.encoding, **reading)
 
     def texts(self, example: Example) -> tuple[str, str]:
         """Return both sides."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from qkv.common.batch import Labelled
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Tagged
+from qkv.data.files import expand
 from qkv.data.iob import iob2
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
-from qkv.data.tagged import tagged
+from qkv.data.tagged import find_tag_columns, tagged
 from qkv.evaluation.classification import Accuracy
 from qkv.evaluation.entities import EntityF1
 from qkv.evaluation.score import Score
@@ -40,7 +41,20 @@ class TagTask(Task):
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
         """Read sentences and their tags."""
-        return tagged(list(paths), bad=self.data.bad, skipped=skipped)
+        return tagged(list(paths), **self._columns, bad=self.data.bad, skipped=skipped)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        """The columns and encoding that the recipe sets."""
+        return {"word": self.data.text or None, "tag": self.data.label or None, "encoding": self.data.encoding}
+
+    def resolved(self, say: Say) -> Self:
+        """Report the columns of the first training file."""
+        path = expand(self.data.train)[0]
+        found = find_tag_columns(path, **self._columns)
+        said = f"words {found[0]!r}, tags {found[1]!r}" if isinstance(found, tuple) else str(found)
+        say(f"{path}: {said}" + ("" if self.data.label else "; set data.label for other tags"))
+        return self
 
     def texts(self, example: Tagged) -> Iterable[str]:
         """Return the sentence."""

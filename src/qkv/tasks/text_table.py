@@ -22,7 +22,7 @@ Example = Classified | Rated
 def columns(data: DataConfig) -> dict[str, Any]:
     """Return the columns and format that a recipe sets; missing ones are detected."""
     named = {"text": data.text, "second": data.second, "label": data.label, "format": data.format}
-    return {key: value or None for key, value in named.items()}
+    return {key: value or None for key, value in named.items()} | {"encoding": data.encoding}
 
 
 class TextTableTask(Task):
