@@ -167,8 +167,13 @@ def evaluate(
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="How to read files: text, label, separator, unit, skip_bad."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="How to read files: data.text, data.label, data.separator, data.encoding, data.unit.",
+        ),
     ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count rows that cannot be used.")] = False,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
@@ -182,9 +187,9 @@ def evaluate(
     from qkv.recipes.schema import parse_change
     from qkv.runs.trained_on import reading_for
 
-    changed = dict(map(parse_change, changes or []))
+    changed = dict(map(parse_change, changes or [])) | ({"data.skip_bad": True} if skip_bad else {})
     loaded = predict.load(model, device=device)
-    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"))
+    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data)
     with progress(None, "evaluating") as advance:
         scores = evaluation.evaluate(loaded, data, read.data, advance, beam=beam, ends=read.ends)
     print_line(json_line(report(scores)) if as_json else table(scores))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -30,7 +31,7 @@ def embed(
     from qkv.cli.lines import json_line
     from qkv.predict.texts import chunked
 
-    lines = find_texts(texts or [], file)
+    lines = find_texts(texts or [], file, model)
     loaded = predict.load(model, device=device)
     with progress(count_texts(texts or [], file), "embedding") as advance:
         for chunk in chunked(lines, chunk_of(texts or [])):
@@ -61,11 +62,15 @@ def similar(
 ) -> None:
     """Print the similarity of two texts, the cosine of their vectors; or the words nearest to a word or a sum."""
     from qkv import predict
+    from qkv.cli.inputs import pairs
+    from qkv.cli.items import Source
     from qkv.cli.likeness import pair_lines, read_pairs, word_lines
     from qkv.predict.words import WordVectors, has_words
 
     given = asked or []
-    lines = find_texts(given, file) if file is not None or given == STANDARD_INPUT or not given else None
+    source = Source(given, file, model)
+    several = file is not None or given == STANDARD_INPUT or not given
+    lines = (_tabbed(item) for item in pairs(source)) if source.has_rows else source.lines() if several else None
     loaded = predict.load(model, device=device)
     with progress(count_texts(given, file) if lines is not None else 1, "comparing") as advance:
         if has_words(loaded):
@@ -112,7 +117,7 @@ def cluster(
 
     if (groups is None) == (distance is None):
         raise UsageError("give either --groups K or --distance D, not both")
-    source = find_texts(STANDARD_INPUT, None) if file == "-" else find_texts([], file)
+    source = find_texts(STANDARD_INPUT, None) if file == "-" else find_texts([], file, model)
     numbered = [(number, text) for number, text in enumerate(source, 1) if text.strip()]
     if not numbered:
         raise UsageError(f"{file} holds no text: there is nothing to cluster")
@@ -182,3 +187,7 @@ def vectors(
     words, table = named_vectors(predict.load(model, device="cpu"))
     write_vectors(out, words, table, header=header)
     print_line(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
+
+
+def _tabbed(texts: Iterable[str]) -> str:
+    return "\t".join(text.replace("\t", " ") for text in texts)

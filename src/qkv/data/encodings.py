@@ -48,11 +48,21 @@ def decoded_lines(stream: BinaryIO, name: str, limit: int = LINE, encoding: str 
         limit: the maximum size of a line in bytes.
         encoding: a name that Python knows; empty to detect it.
     """
-    codec = codec_of(encoding) if encoding else _by_first_bytes(stream, name)
-    in_utf8 = codec == UTF8
-    lines = _guessing(stream, name, limit, not encoding) if in_utf8 else _decoding(stream, name, limit, codec)
-    for number, text in enumerate(lines, 1):
+    for number, text in enumerate(_whole_lines(stream, name, limit, encoding), 1):
         yield number, text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Return a whole text with its line ends unchanged."""
+    stream = io.BufferedReader(io.BytesIO(data))
+    return "".join(_whole_lines(stream, name, len(data), ""))
+
+
+def _whole_lines(stream: BinaryIO, name: str, limit: int, encoding: str) -> Iterator[str]:
+    codec = codec_of(encoding) if encoding else _by_first_bytes(stream, name)
+    if codec == UTF8:
+        return _guessing(stream, name, limit, not encoding)
+    return _decoding(stream, name, limit, codec)
 
 
 def codec_of(encoding: str) -> str:
@@ -90,7 +100,7 @@ def _by_first_bytes(stream: Any, name: str) -> str:
             return codec
     for signature, kind in FOREIGN:
         if head.startswith(signature):
-            raise QkvError(f"{name} is not text but {kind}")
+            raise UsageError(f"{name} is not text but {kind}")
     low, high = head[0::2].count(0), head[1::2].count(0)
     if 40 * (low + high) < len(head) or not low + high:  # at most a stray zero
         return UTF8

@@ -9,6 +9,7 @@ free text of many words              few      all different
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -22,6 +23,7 @@ from qkv.data.tables import Column, Table, shorten
 ROWS = 1000  # rows to inspect
 FEW = 100  # the most different values of a label; each appears in two rows on average
 FREE = 3  # the average number of words that tells a text from other columns of words
+NAME = re.compile(r"[^\W\d][\w -]{0,39}")  # a column name
 SHORT = 4  # the most words of a label, on average
 
 
@@ -107,6 +109,11 @@ def guess_header(seen: Seen, *, number: bool) -> bool:
     """Return whether the first line holds names, by the label column: labels repeat, and scores are numbers."""
     first = seen.name.strip()
     return number_of(first, comma=True) is None if number else first not in seen.values
+
+
+def looks_like_name(seen: Seen) -> bool:
+    """Return whether the first cell of a text column is a name like review_body, shorter than the texts below it."""
+    return NAME.fullmatch(seen.name.strip()) is not None and len(seen.name.split()) < seen.words
 
 
 def _free(table: Table, taken: Sequence[Column | None]) -> list[Seen]:

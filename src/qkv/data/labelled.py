@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 from qkv.common.errors import show
@@ -12,7 +13,7 @@ from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.columns import LABELS, SCORES, Columns, choose_columns
 from qkv.data.examples import Classified, Rated
 from qkv.data.files import PathName, Paths, expand
-from qkv.data.guess import find_seen
+from qkv.data.guess import ROWS, find_seen
 from qkv.data.numbers import decimal_comma, number_of
 from qkv.data.tables import Column, Table, open_table, text_of
 
@@ -101,6 +102,24 @@ def find_columns(
     usual = SCORES if number else LABELS
     table = open_table(path, format, encoding)
     return choose_columns(table, text=text, second=second, label=label, header=header, usual=usual)
+
+
+def has_label_lists(
+    path: PathName,
+    *,
+    text: Column | None = None,
+    second: Column | None = None,
+    label: Column | None = None,
+    format: str | None = None,
+    encoding: str = "",
+) -> bool:
+    """Return whether one of the first labels is a list of no label or of several."""
+    table = open_table(path, format, encoding)
+    if table.has_cells:
+        return False
+    found = choose_columns(table, text=text, second=second, label=label, header=None).label
+    rows = islice(table.select([] if found is None else [found], header=False), ROWS)
+    return any(not isinstance(row, BadRow) and isinstance(row[0], list) and len(row[0]) != 1 for _, row in rows)
 
 
 def sort_labels(labels: Iterable[str]) -> list[str]:
