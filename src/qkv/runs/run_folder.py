@@ -66,11 +66,8 @@ def open_folder(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) 
     new = not file.is_file()
     if not new and not resume:
         raise UsageError(f"{folder} already holds a run: use --resume, or choose another folder with --set out=…")
-    if (
-        new
-        and folder.exists()
-        and not all(path.name in (LOCK, ROWS) or disk.is_left(path) for path in folder.iterdir())
-    ):
+    inside = folder.iterdir() if folder.exists() else ()
+    if new and not all(path.name in (LOCK, ROWS) or disk.is_left(path) for path in inside):
         raise UsageError(f"{folder} is not empty and holds no run: choose another folder with --set out=…")
     if not new and (old := _deciding(read_recipe(str(file)))) != (now := _deciding(recipe)):
         changed = _first_difference(old, now)
