@@ -188,3 +188,11 @@ def test_rows_of_a_broken_table_are_named(qkv, tmp_path):
     result = qkv("classify", "one", "--file", "b.jsonl", "--out", "o.csv")
     assert (result.code, "use --out FILE.jsonl" in result.err) == (2, True)
     assert not (tmp_path / "o.csv").exists()
+
+
+def test_folders_and_fasttext_lines_are_tables_too(qkv, tmp_path):
+    (tmp_path / "rev" / "pos").mkdir(parents=True)
+    (tmp_path / "rev" / "pos" / "1.txt").write_text(TEXTS[0])
+    (tmp_path / "a.txt").write_text(f"__label__pos {TEXTS[0]}\n")
+    for path in ("rev", "a.txt"):
+        assert qkv("classify", "one", "--file", path).out.splitlines() == wanted(texts=TEXTS[:1])

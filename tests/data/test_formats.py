@@ -8,6 +8,7 @@ import pytest
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.bad_rows import REMEDY, BadRows
 from qkv.data.documents import documents
+from qkv.data.encodings import Guessed
 from qkv.data.examples import Classified, Tagged
 from qkv.data.label_hints import label_hint
 from qkv.data.labelled import classified, find_columns, has_label_lists, rated
@@ -77,7 +78,7 @@ def test_an_empty_json_list_has_no_rows(write):
     assert message(classified(write("a.json", "[]"))) == "a.json contains no rows"
 
 
-def test_a_folder_with_a_sub_folder_for_each_class(write):
+def test_a_folder_with_a_sub_folder_for_each_class(write, tmp_path):
     write("reviews/pos/2.txt", "fine\nfilm\n")
     write("reviews/pos/1.txt", "good")
     write("reviews/neg/a/1", "bad")
@@ -90,11 +91,16 @@ def test_a_folder_with_a_sub_folder_for_each_class(write):
         Classified("fine\nfilm\n".rstrip(), None, ("pos",), "reviews/pos/2.txt:1"),
     ]
     assert str(find_columns("reviews")) == "text 'text', label 'label'"
+    (tmp_path / "reviews/pos/1.txt").write_bytes(b"sch\xf6n")
+    (tmp_path / "reviews/pos/2.txt").write_bytes(b"\xfcber")
+    with pytest.warns(Guessed, match="reviews has files that are not UTF-8: they are read as cp1252") as said:
+        assert [example.text for example in classified("reviews")] == ["bad", "schön", "über"]
+    assert len({str(one.message) for one in said}) == 1
     write("flat/1.txt", "x")
     said = "flat has no sub-folders with text files, one for each class; if its files are tables, use flat/*"
     assert message(classified("flat")) == said
-    write("reviews/pos/3.txt", " ")
-    assert message(classified("reviews")) == "reviews/pos/3.txt:1: the text is empty"
+    write("reviews/pos/1.txt", " ")
+    assert message(classified("reviews")) == "reviews/pos/1.txt:1: the text is empty"
 
 
 def test_fasttext_lines(write):

@@ -15,7 +15,7 @@ from qkv.data.columns import choose_texts
 from qkv.data.config import DataConfig
 from qkv.data.conll import is_conll, read_conll
 from qkv.data.files import read_lines
-from qkv.data.tables import Table, as_column, find_format, open_table
+from qkv.data.tables import Table, as_column, detect_format, open_table
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,10 @@ class Source:
     @property
     def has_rows(self) -> bool:
         """Whether the texts come from a table."""
-        return self.file is not None and bool(self._given.format or find_format(self.file))
+        if self.file is None or is_conll(self.file):
+            return False
+        given = self._given
+        return bool(given.format or detect_format(self.file, given.encoding))
 
     def items(self, *, pair: bool | None = False) -> Iterator[Item]:
         """Yield the texts. Lines are read on demand, except the first, so that an empty input is an error at once.

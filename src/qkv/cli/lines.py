@@ -46,8 +46,12 @@ def table_lines(rows: Iterable[Mapping[str, Any]], delimiter: str) -> Iterator[s
 def flat(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer for a row of a table: several labels and their scores are joined, other lists are JSON."""
     if "labels" in answer:
-        return {key: ", ".join(str(one[key]) for one in answer["labels"]) for key in ("label", "score")}
-    return dict(answer)
+        return {key: ", ".join(str(_rounded(one[key])) for one in answer["labels"]) for key in ("label", "score")}
+    return {key: _rounded(value) for key, value in answer.items()}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _cells(values: Iterable[Any], delimiter: str) -> str:

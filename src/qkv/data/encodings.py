@@ -39,7 +39,9 @@ class Guessed(UserWarning):
     """A file is not UTF-8; the message names the encoding that is used instead."""
 
 
-def decoded_lines(stream: BinaryIO, name: str, limit: int = LINE, encoding: str = "") -> Iterator[tuple[int, str]]:
+def decoded_lines(
+    stream: BinaryIO, name: str, limit: int = LINE, encoding: str = "", folder: str = ""
+) -> Iterator[tuple[int, str]]:
     r"""Yield the number (from 1) and the text of each line; only \n and \r\n end a line.
 
     Args:
@@ -47,21 +49,22 @@ def decoded_lines(stream: BinaryIO, name: str, limit: int = LINE, encoding: str 
         name: the file, for messages.
         limit: the maximum size of a line in bytes.
         encoding: a name that Python knows; empty to detect it.
+        folder: if the file is one of many in a folder, a guess is stated for the folder.
     """
-    for number, text in enumerate(_whole_lines(stream, name, limit, encoding), 1):
+    for number, text in enumerate(_whole_lines(stream, name, limit, encoding, folder), 1):
         yield number, text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def decoded(data: bytes, name: str) -> str:
     """Return a whole text with its line ends unchanged."""
     stream = io.BufferedReader(io.BytesIO(data))
-    return "".join(_whole_lines(stream, name, len(data), ""))
+    return "".join(_whole_lines(stream, name, len(data)))
 
 
-def _whole_lines(stream: BinaryIO, name: str, limit: int, encoding: str) -> Iterator[str]:
-    codec = codec_of(encoding) if encoding else _by_first_bytes(stream, name)
+def _whole_lines(stream: BinaryIO, name: str, limit: int, encoding: str = "", folder: str = "") -> Iterator[str]:
+    codec = codec_of(encoding) if encoding else _by_first_bytes(stream, name, folder)
     if codec == UTF8:
-        return _guessing(stream, name, limit, not encoding)
+        return _guessing(stream, name, limit, not encoding, folder)
     return _decoding(stream, name, limit, codec)
 
 
@@ -89,7 +92,7 @@ def bounded_lines(stream: Any, name: str, limit: int = LINE) -> Iterator[Any]:
         yield line
 
 
-def _by_first_bytes(stream: Any, name: str) -> str:
+def _by_first_bytes(stream: Any, name: str, folder: str) -> str:
     """Tell UTF-16 by its mark or by the zero bytes of its ASCII characters, which no other text has."""
     try:
         head: bytes = stream.peek(PEEKED)[:PEEKED]
@@ -106,11 +109,11 @@ def _by_first_bytes(stream: Any, name: str) -> str:
         return UTF8
     codec = "utf-16-le" if high > 3 * low else "utf-16-be" if low > 3 * high else UTF8
     if codec != UTF8:
-        _say_guess(name, codec)
+        _say_guess(name, codec, folder)
     return codec
 
 
-def _guessing(stream: BinaryIO, name: str, limit: int, guesses: bool) -> Iterator[str]:
+def _guessing(stream: BinaryIO, name: str, limit: int, guesses: bool, folder: str) -> Iterator[str]:
     """Decode UTF-8. If the first line that is not ASCII is not UTF-8 either, decode that and all others as cp1252."""
     codec, offset = UTF8, 0
     for number, line in enumerate(bounded_lines(stream, name, limit), 1):
@@ -125,7 +128,7 @@ def _guessing(stream: BinaryIO, name: str, limit: int, guesses: bool) -> Iterato
                     f"{where}: byte {line[mark + error.start]:#04x} at offset {at} is not {_said(codec)}; {REMEDY}"
                 ) from None
             codec, text = WESTERN, _western(line, where, at)
-            _say_guess(name, codec)
+            _say_guess(name, codec, folder)
         guesses = guesses and (codec != UTF8 or text.isascii())
         yield text
         offset += len(line)
@@ -159,9 +162,9 @@ def _decoding(stream: BinaryIO, name: str, limit: int, codec: str) -> Iterator[s
         text.detach()  # the caller closes the stream
 
 
-def _say_guess(name: str, codec: str) -> None:
-    told = f"{name} is not UTF-8: it is read as {codec}; if letters look wrong, {REMEDY}"
-    warnings.warn(told, Guessed, stacklevel=2)
+def _say_guess(name: str, codec: str, folder: str) -> None:
+    what = f"{folder} has files that are not UTF-8: they are" if folder else f"{name} is not UTF-8: it is"
+    warnings.warn(f"{what} read as {codec}; if letters look wrong, {REMEDY}", Guessed, stacklevel=2)
 
 
 def _said(codec: str) -> str:

@@ -50,22 +50,23 @@ def open_binary(path: PathName) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Guarded(name, stream, raw), 1 << 16))
 
 
-def read_lines(path: PathName, limit: int = LINE, encoding: str = "") -> Iterator[tuple[int, str]]:
+def read_lines(path: PathName, limit: int = LINE, encoding: str = "", folder: str = "") -> Iterator[tuple[int, str]]:
     r"""Yield the number (from 1) and the text of each line; only \n and \r\n end a line.
 
     Args:
         path: the file.
         limit: the maximum size of a line in bytes.
         encoding: as in `decoded_lines`.
+        folder: as in `decoded_lines`.
     """
     with open_binary(path) as stream:
-        yield from decoded_lines(stream, os.fspath(path), limit, encoding)
+        yield from decoded_lines(stream, os.fspath(path), limit, encoding, folder)
 
 
-def read_text(path: PathName, encoding: str = "") -> str:
+def read_text(path: PathName, encoding: str = "", folder: str = "") -> str:
     r"""Return a whole file as text, with \n between its lines."""
     lines, size = [], 0
-    for _, text in read_lines(path, WHOLE, encoding):
+    for _, text in read_lines(path, WHOLE, encoding, folder):
         size += len(text) + 1
         if size > WHOLE:
             raise too_large(os.fspath(path), "file", WHOLE)
@@ -94,9 +95,14 @@ def expand(paths: Paths) -> list[str]:
     return names
 
 
+def is_piped(path: PathName) -> bool:
+    """Return whether a path is a pipe or a device, which can be read once only."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
 def check_rereadable(path: PathName) -> None:
     """Raise for a pipe or a device: reading it a second time would wait for ever."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+    if is_piped(path):
         raise UsageError(f"{os.fspath(path)} is not a regular file, and it must be read more than once")
 
 

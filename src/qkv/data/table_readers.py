@@ -107,7 +107,7 @@ def read_folder(path: str, encoding: str = "") -> Rows:
     for place in classes:
         for file in sorted(file for file in place.rglob("*") if file.is_file() and _is_visible(file)):
             found = True
-            yield f"{file}:1", {"text": read_text(file, encoding), "label": place.name}
+            yield f"{file}:1", {"text": read_text(file, encoding, path), "label": place.name}
     if not found:
         how = f"one for each class; if its files are tables, use {Path(path) / '*'}"
         raise UsageError(f"{path} has no sub-folders with text files, {how}")

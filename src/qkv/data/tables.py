@@ -15,7 +15,7 @@ from typing import Any
 from qkv.common.errors import QkvError, UsageError, show, unknown
 from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
-from qkv.data.files import PathName, check_rereadable, content_name, read_lines
+from qkv.data.files import PathName, check_rereadable, content_name, is_piped, read_lines
 from qkv.data.hub import is_hub
 from qkv.data.table_readers import LISTS, READERS
 
@@ -107,19 +107,25 @@ def table_format(path: str, format: str | None = None, encoding: str = "") -> st
     """Return the format of a file; if its name does not tell, a folder or a first `__label__` does."""
     if format is not None and format not in READERS:
         raise unknown("data.format", format, READERS)
-    kind = format or find_format(path)
-    if kind is not None:
+    if kind := format or detect_format(path, encoding):
+        return kind
+    check_rereadable(path)
+    if Path(content_name(path)).suffix.lower() in WORKBOOKS:
+        raise UsageError(f"{path} is an Excel workbook: save it as CSV")
+    how = f"set data.format to one of {', '.join(READERS)}"
+    raise UsageError(f"{path}: cannot tell the format from the name; {how}")
+
+
+def detect_format(path: str, encoding: str = "") -> str | None:
+    """Return the format by the ending of a name, or of a folder, or of lines that begin with `__label__`; else None."""
+    if kind := find_format(path):
         return kind
     if os.path.isdir(path):
         return "folder"
-    if Path(content_name(path)).suffix.lower() in WORKBOOKS:
-        raise UsageError(f"{path} is an Excel workbook: save it as CSV")
-    check_rereadable(path)
+    if Path(content_name(path)).suffix.lower() in WORKBOOKS or is_piped(path):
+        return None
     first = next((line for _, line in read_lines(path, encoding=encoding) if line.strip()), "")
-    if first.startswith("__label__"):
-        return "fasttext"
-    how = f"set data.format to one of {', '.join(READERS)}"
-    raise UsageError(f"{path}: cannot tell the format from the name; {how}")
+    return "fasttext" if first.startswith("__label__") else None
 
 
 def find_format(path: str) -> str | None:
