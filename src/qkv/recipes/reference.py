@@ -33,6 +33,8 @@ The folder of a run is a model folder that you can load, with these files next t
 - `metrics.jsonl` and `energy.json`: the metrics and the energy used;
 - `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
 - `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples;
+- `reading.json`: the columns that the run read, so that `evaluate` and the other commands read yours the same way;
+- `rows/` (from Python): the training rows that you passed instead of a file;
 - `inputs.json`: digests of the training and validation files and of `model.init`. A run resumes only with the files it
   started with; the tokenizer and, with `train.patience`, `best/` must be unchanged too.
 
