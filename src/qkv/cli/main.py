@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli import glue, reading, vectors
-from qkv.cli.options import DEVICE, JSON, MODEL, progress
+from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
@@ -73,6 +73,7 @@ def translate(
     file: Annotated[
         str | None, typer.Option("--file", "--in", help="A file with one text per line; may be compressed.")
     ] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, typer.Option(help="Write to a file, which appears only when it is complete.")] = None,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy search.")] = 4,
     nbest: Annotated[int, typer.Option(help="Translations per text, printed as number ||| text ||| score.")] = 1,
@@ -96,7 +97,7 @@ def translate(
     options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_length": max_length}
     lines = translate_lines(
         loaded,
-        find_texts(texts or [], file),
+        find_texts(texts or [], file, None, changes),
         options | {"prefix": prefix, "forbidden": forbid or [], "chunk": chunk_of(texts or [])},
         scores=scores,
         alignments=alignments,

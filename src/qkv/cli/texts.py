@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,11 +19,13 @@ STANDARD_INPUT = ["-"]
 CHUNK = 256  # texts held at a time
 
 
-def find_texts(arguments: list[str], file: str | None, model: str | None = None) -> Iterator[str]:
-    """Yield the texts of a command; `model` is the folder that says which column of a table holds them."""
+def find_texts(
+    arguments: list[str], file: str | None, model: str | None = None, changes: Sequence[str] | None = None
+) -> Iterator[str]:
+    """Yield the texts of a command; the folder `model` or `changes` may say which column of a table holds them."""
     from qkv.cli.items import Source
 
-    return Source(arguments, file, model).lines()
+    return Source(arguments, file, model, changes or ()).lines()
 
 
 def count_texts(arguments: list[str], file: str | None) -> int | None:
