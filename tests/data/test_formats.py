@@ -97,8 +97,8 @@ def test_a_folder_with_a_sub_folder_for_each_class(write, tmp_path):
         assert [example.text for example in classified("reviews")] == ["bad", "schön", "über"]
     assert len({str(one.message) for one in said}) == 1
     write("flat/1.txt", "x")
-    said = "flat has no sub-folders with text files, one for each class; if its files are tables, use flat/*"
-    assert message(classified("flat")) == said
+    said = "flat/* matches the files in it, or give it a sub-folder of text files for each class"
+    assert message(classified("flat")) == f"flat is a folder, not a file; {said}"
     write("reviews/pos/1.txt", " ")
     assert message(classified("reviews")) == "reviews/pos/1.txt:1: the text is empty"
 
@@ -138,6 +138,12 @@ def test_conllu_reads_form_and_upos(write):
     assert message(tagged(write("b.conllu", "Ada\tNOUN\n"))) == (
         "b.conllu:1: the file has 2 columns, but data.text is #1 and data.label is #3"
     )
+
+
+def test_tags_are_not_read_from_csv(write):
+    path = write("a.csv", "word,tag\nAda,B-PER\n")
+    with pytest.raises(UsageError, match=r"a\.csv: tags of words cannot be read from CSV; use CoNLL columns"):
+        find_tag_columns(path)
 
 
 def test_the_columns_of_a_tagged_file_are_said(write):

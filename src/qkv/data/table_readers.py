@@ -109,8 +109,8 @@ def read_folder(path: str, encoding: str = "") -> Rows:
             found = True
             yield f"{file}:1", {"text": read_text(file, encoding, path), "label": place.name}
     if not found:
-        how = f"one for each class; if its files are tables, use {Path(path) / '*'}"
-        raise UsageError(f"{path} has no sub-folders with text files, {how}")
+        how = f"{Path(path) / '*'} matches the files in it, or give it a sub-folder of text files for each class"
+        raise UsageError(f"{path} is a folder, not a file; {how}")
 
 
 def read_parquet(path: str, encoding: str = "") -> Rows:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
 from qkv.data.columns import usual_column
 from qkv.data.conll import ConllColumns, Rows, Sentence, find_conll_columns, read_conll
@@ -55,14 +56,23 @@ def find_tag_columns(
     path: str, *, word: Column | None = None, tag: Column | None = None, encoding: str = ""
 ) -> ConllColumns | tuple[Column, Column]:
     """Return the columns that `tagged` reads."""
-    if find_format(path) in LISTED:
+    if _has_lists(path):
         return _listed_columns(open_table(path, encoding=encoding), word, tag)
     return find_conll_columns(path, word, tag, encoding)
 
 
 def _rows(path: str, word: Column | None, tag: Column | None, encoding: str) -> Rows:
-    read = _from_table if find_format(path) in LISTED else read_conll
+    read = _from_table if _has_lists(path) else read_conll
     return read(path, word, tag, encoding)
+
+
+def _has_lists(path: str) -> bool:
+    """Return whether rows hold lists of words and tags; other files have CoNLL columns."""
+    kind = find_format(path)
+    if kind == "csv":
+        how = "use CoNLL columns, one word per line, or JSON rows with two lists, words and tags"
+        raise UsageError(f"{path}: tags of words cannot be read from CSV; {how}")
+    return kind in LISTED
 
 
 def _read(
