@@ -142,8 +142,6 @@ def test_standard_input_that_is_not_utf8_says_the_byte(qkv, bert_folder):
     given = "é\n".encode() + b"the c\xe9t\n"
     result = qkv("embed", bert_folder, "-", stdin=given)
     assert_sentence(result, 1, "standard input:2", "byte 0xe9 at offset 8", "UTF-8")
-        qkv("embed", bert_folder, "-", stdin=given), 1, "standard input:2", "byte 0xe9 at offset 8", "UTF-8"
-    )
 
 
 def test_empty_standard_input_is_wrong_usage(qkv, bert_folder):
