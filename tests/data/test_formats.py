@@ -117,9 +117,9 @@ def test_fasttext_lines(write):
 
 
 def test_label_lists_are_found(write):
-    rows = [{"text": "a", "label": ["x"]}, {"text": "b", "label": []}]
+    rows = [{"text": "a", "label": ["x"]}, {"text": "b", "label": []}, {"text": "b", "label": ["x", "y"]}]
     assert has_label_lists(write("a.jsonl", "\n".join(map(json.dumps, rows))))
-    assert not has_label_lists(write("b.jsonl", json.dumps(rows[0])))
+    assert not has_label_lists(write("b.jsonl", "\n".join(map(json.dumps, rows[:2]))))
     assert not has_label_lists(write("c.csv", "text,label\na,b\n"))
 
 

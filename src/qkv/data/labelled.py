@@ -113,13 +113,13 @@ def has_label_lists(
     format: str | None = None,
     encoding: str = "",
 ) -> bool:
-    """Return whether one of the first labels is a list of no label or of several."""
+    """Return whether one of the first labels is a list of several; an empty list alone may be a missing label."""
     table = open_table(path, format, encoding)
     if table.has_cells:
         return False
     found = choose_columns(table, text=text, second=second, label=label, header=None).label
     rows = islice(table.select([] if found is None else [found], header=False), ROWS)
-    return any(not isinstance(row, BadRow) and isinstance(row[0], list) and len(row[0]) != 1 for _, row in rows)
+    return any(not isinstance(row, BadRow) and isinstance(row[0], list) and len(row[0]) > 1 for _, row in rows)
 
 
 def sort_labels(labels: Iterable[str]) -> list[str]:
