@@ -94,7 +94,9 @@ class Source:
 
     @property
     def _given(self) -> DataConfig:
-        """What `--set` says."""
+        """What `--set` says; without it, nothing slow is imported."""
+        if not self.changes:
+            return DataConfig()
         from qkv.common.config import override
         from qkv.recipes.schema import parse_change
 
