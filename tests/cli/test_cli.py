@@ -139,7 +139,9 @@ def test_only_a_newline_ends_a_line_of_standard_input(qkv, bert_folder, odd):
 
 
 def test_standard_input_that_is_not_utf8_says_the_byte(qkv, bert_folder):
-    assert_sentence(qkv("embed", bert_folder, "-", stdin=b"the c\xe9t\n"), 2, "UTF-8", "byte 5", "0xe9")
+    given = "é\n".encode() + b"the c\xe9t\n"
+    result = qkv("embed", bert_folder, "-", stdin=given)
+    assert_sentence(result, 1, "standard input:2", "byte 0xe9 at offset 8", "UTF-8")
 
 
 def test_empty_standard_input_is_wrong_usage(qkv, bert_folder):

@@ -222,7 +222,7 @@ def test_lines_come_out_before_the_last_is_read(qkv, monkeypatch):
         ("answer", "one", ["x", "--context-text", "y"], b"", "this bert cannot answer"),
         ("answer", "reader", ["x"], b"", "no context: give --context FILE, --context-text TEXT, or lines of JSON"),
         ("answer", "reader", ["x", "--context", "missing.txt"], b"", "missing.txt does not exist"),
-        ("answer", "reader", ["x", "--context", "-"], b"a\xff", "standard input is not UTF-8: byte 1 is 0xff"),
+        ("answer", "reader", ["x", "--context", "-"], b"PK\x03\x04", "standard input is not text but an Excel"),
         (
             "answer",
             "reader",

@@ -131,7 +131,7 @@ def test_no_built_in_translator_is_said(qkv, monkeypatch, tmp_path):
     assert qkv("en-de", "x").err == "qkv: en-de is not a folder (no model is built in here)\n"
 
 
-BAD = b"one\ntwo\nth\xff\n"
+BAD = b"one\ntw\xc3\xa9\nth\xff\n"  # UTF-8, and then not
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ BAD = b"one\ntwo\nth\xff\n"
         (["--file", "missing.txt"], b"", 2, "missing.txt does not exist"),
         (["--file", "empty.txt"], b"", 2, "empty.txt is empty: give at least one line"),
         (["--file", "."], b"", 2, ". is a folder, not a file"),
-        (["--file", "bad.txt"], b"", 1, "bad.txt:3: byte 0xff at offset 10 is not UTF-8"),
+        (["--file", "bad.txt"], b"", 1, "bad.txt:3: byte 0xff at offset 11 is not UTF-8"),
         (["--file", "bad.gz"], b"", 1, "bad.gz cannot be decompressed"),
         (["-"], b"", 2, "standard input is empty"),
-        (["-"], BAD, 2, "standard input is not UTF-8: byte 10 is 0xff"),
+        (["-"], BAD, 1, "standard input:3: byte 0xff at offset 11 is not UTF-8"),
         ([], b"", 2, "nothing to read: give texts, --file FILE, or - for standard input"),
         (["x", "--file", "bad.txt"], b"", 2, "give either texts on the command line or --file"),
         (["x", "--beam", "0"], b"", 2, "beam must be at least 1, got 0"),
@@ -176,10 +176,11 @@ def test_a_wrong_byte_after_the_first_chunk_leaves_the_old_file(qkv, folder, tmp
     monkeypatch.setattr("qkv.cli.texts.CHUNK", 1)
     (tmp_path / "old.txt").write_text("old")
     result = qkv(folder, "-", "--out", "old.txt", *FEW, stdin=BAD)
-    assert (result.code, result.err) == (2, "qkv: standard input is not UTF-8: byte 10 is 0xff\n")
+    said = "byte 0xff at offset 11 is not UTF-8; set data.encoding to the encoding of the file"
+    assert (result.code, result.err) == (1, f"qkv: standard input:3: {said}\n")
     assert (os.listdir(tmp_path), (tmp_path / "old.txt").read_text()) == (["old.txt"], "old")
     streamed = qkv(folder, "-", *FEW, stdin=BAD)
-    assert (streamed.code, streamed.out.count("\n")) == (2, 2)  # what was right before it was printed
+    assert (streamed.code, streamed.out.count("\n")) == (1, 2)  # what was right before it was printed
 
 
 def test_a_full_disk_is_said_and_leaves_the_old_file(qkv, folder, tmp_path, monkeypatch):

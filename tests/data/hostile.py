@@ -40,6 +40,7 @@ ROWS = [
 JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
 PAIRS = "".join(json.dumps({"translation": {"en": f"One {i}.", "de": f"Eins {i}."}}) + "\n" for i in range(4))
 CONLL = "-DOCSTART- -X- O O\n\nAda NNP B-NP B-PER\nlives VBZ B-VP O\n\nin IN B-PP O\nLondon NNP B-NP I-LOC\n"
+CONLLU = "1\tAda\tAda\tPROPN_\n2-3\tisn't\t_\t__\n4\tin\tin\tADP_\n\n".replace("_\n", "\t_" * 6 + "\n") * 3
 WORDS = "".join(json.dumps({"tokens": ["Ada", "lives"], "ner_tags": ["B-PER", "O"], "id": i}) + "\n" for i in range(3))
 CONTEXT = "Ada lived in London."
 SQUAD = {
@@ -241,6 +242,13 @@ CASES = {
     "squad": _one(questions, "a.json", json.dumps(SQUAD)),
     "questions": _one(questions, "a.jsonl", ASKED, bad="skip"),
     "conll": _one(tagged, "a.conll", CONLL),
+    "conllu": _one(tagged, "a.conllu", CONLLU, bad="skip"),
+    "csv semicolons": _one(_columns, "a.csv", CSV.replace(",", ";")),
+    "csv utf-16": _one(classified, "a.csv", CSV.encode("utf-16-le"), bad="skip"),
+    "csv cp1252": _one(classified, "a.csv", CSV.encode("cp1252"), bad="skip"),
+    "json list": _one(classified, "a.json", json.dumps(ROWS, indent=1), bad="skip"),
+    "fasttext": _one(classified, "a.txt", "".join(f"__label__{i % 2} a text {i}\n" for i in range(6)), bad="skip"),
+    "class folder": Case({"a/0.txt": b"good caf\xe9", "b/1.txt": b"bad"}, lambda folder: classified(str(folder))),
     "tagged jsonl": _one(tagged, "a.jsonl", WORDS, bad="skip"),
     "png": Case({"a/0.png": _picture("PNG"), "b/1.png": _picture("PNG")}, lambda folder: images(str(folder))),
     "jpeg": Case({"a/0.jpg": _picture("JPEG"), "b/1.jpg": _picture("JPEG")}, lambda folder: images(str(folder))),

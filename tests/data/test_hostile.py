@@ -36,6 +36,7 @@ def attack(name, folder, seeds):
     assert not {seed: problem for seed, problem in found.items() if problem}
 
 
+@pytest.mark.filterwarnings("ignore::qkv.data.encodings.Guessed")
 @pytest.mark.parametrize("name", CASES)
 def test_good_files_are_read(name, tmp_path):
     case = CASES[name]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import BadRows
+from qkv.data.bad_rows import REMEDY, BadRows
 from qkv.data.images import images
 
 RANDOM = np.random.default_rng(0)
@@ -24,7 +24,7 @@ def folder(tmp_path, monkeypatch):
 def message(examples):
     with pytest.raises(QkvError) as caught:
         list(examples)
-    return str(caught.value)
+    return str(caught.value).removesuffix(REMEDY)
 
 
 def idx(array, kind=8):

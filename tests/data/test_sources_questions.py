@@ -6,7 +6,7 @@ import json
 import pytest
 
 from qkv.common.errors import QkvError
-from qkv.data.bad_rows import BadRows
+from qkv.data.bad_rows import REMEDY, BadRows
 from qkv.data.examples import Answer, Question
 from qkv.data.questions import questions
 
@@ -33,7 +33,7 @@ def ask(id="q1", **more):
 def message(examples):
     with pytest.raises(QkvError) as caught:
         list(examples)
-    return str(caught.value)
+    return str(caught.value).removesuffix(REMEDY)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.bz2"])
@@ -85,13 +85,22 @@ def test_what_overlaps_itself_occurs_more_than_once(write):
 def test_files_that_are_not_squad(write, tmp_path):
     (tmp_path / "b.json").write_text('{\n"data": [,]}')
     assert message(questions("b.json")) == "b.json:2: not JSON: Expecting value: line 2 column 10 (char 11)"
-    for text in ("[]", '{"data": 1}'):
-        (tmp_path / "b.json").write_text(text)
-        reason = "there is no list 'data'; SQuAD files nest data > paragraphs > qas"
-        assert message(questions("b.json")) == f"b.json: {reason}"
+    (tmp_path / "b.json").write_text('{"data": 1}')
+    reason = "there is no list 'data'; SQuAD files nest data > paragraphs > qas"
+    assert message(questions("b.json")) == f"b.json: {reason}"
+    (tmp_path / "b.json").write_text("[]\n")
+    assert message(questions("b.json")) == "b.json contains no questions"
     (tmp_path / "b.json").write_text('{"data": [{"title": "T", "paragraphs": [{}]}]}')
     assert message(questions("b.json")).startswith("b.json: paragraph 1 of 'T': there is no list 'qas'")
     assert message(questions(write("no"))) == "a.json: paragraph 1 of 'T': a question must be an object, got 'no'"
+
+
+def test_a_json_list_of_questions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    row = {"id": "q1", "question": "Who?", "context": CONTEXT, "answers": {"text": ["Ada"], "answer_start": [0]}}
+    (tmp_path / "a.json").write_text(json.dumps([row, {**row, "id": "q2"}], indent=1))
+    assert [question.id for question in questions("a.json")] == ["q1", "q2"]
+    assert next(questions("a.json")).where == "a.json:2"
 
 
 def test_a_row_for_each_question(tmp_path, monkeypatch):

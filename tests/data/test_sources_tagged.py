@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import BadRows
+from qkv.data.bad_rows import REMEDY, BadRows
 from qkv.data.examples import Tagged
 from qkv.data.iob import detect_scheme, spans_of, to_iob2
 from qkv.data.tagged import tagged
@@ -131,7 +131,7 @@ def write(tmp_path, monkeypatch):
 def message(examples):
     with pytest.raises(QkvError) as caught:
         list(examples)
-    return str(caught.value)
+    return str(caught.value).removesuffix(REMEDY)
 
 
 CONLL = """-DOCSTART- -X- O O
@@ -186,9 +186,9 @@ def test_a_bad_sentence_stops_with_its_place_or_is_counted(write, bad_line, reas
 
 def test_columns_that_are_not_there(write):
     path = write("a O\n")
-    expected = "a.conll:1: the file has 2 columns, but the word column is 0 and the tag column is 3"
+    expected = "a.conll:1: the file has 2 columns, but data.text is #0 and data.label is #3"
     assert message(tagged(path, tag=3)) == expected
-    assert message(tagged(write("word\n"))).startswith("a.conll:1: the file has 1 columns, but the word column is 0")
+    assert message(tagged(write("word\n"))).startswith("a.conll:1: the file has 1 column, but data.text is #0")
     assert "columns of CoNLL files are numbers" in message(tagged(path, tag="ner"))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import BadRows
+from qkv.data.bad_rows import REMEDY, BadRows
 from qkv.data.documents import documents
 from qkv.data.examples import Document, Parallel
 from qkv.data.files import digest_of, expand, stored_file
@@ -33,7 +33,7 @@ def write(tmp_path, monkeypatch):
 def message(examples):
     with pytest.raises(QkvError) as caught:
         list(examples)
-    return str(caught.value)
+    return str(caught.value).removesuffix(REMEDY)
 
 
 def test_documents_by_line_by_block_and_by_file(write):
@@ -56,7 +56,9 @@ def test_documents_of_a_table_are_its_texts_without_the_labels(write):
     assert [d.text for d in documents(table)] == ["one\ntwo", "three"]
     assert [d.text for d in documents(table, column="note")] == ["x", "y"]
     bare = write("b.tsv", "1\tone\n0\t\n")
-    assert message(documents(bare)).startswith("b.tsv:1: cannot tell which column holds the text; give its name")
+    assert message(documents(bare)).startswith(
+        "b.tsv:1: cannot tell which column holds the text; set data.text to its name"
+    )
     skipped = BadRows()
     assert list(documents(bare, column="#1", bad="skip", skipped=skipped)) == [Document("one", "b.tsv:1")]
     assert skipped.reasons == ["b.tsv:2: the document is empty"]
@@ -134,7 +136,7 @@ def test_lines_without_a_partner_are_said(write, left, right, extra):
 def test_empty_files_and_wrong_bytes_are_said_with_their_names(write, tmp_path):
     assert message(parallel([write("a.en", ""), write("a.de", "")])) == "a.en and a.de are empty"
     assert message(parallel(write("a.tsv", ""))) == "a.tsv contains no rows"
-    (tmp_path / "b.de").write_bytes(b"eins\nzw\xffei\n")
+    (tmp_path / "b.de").write_bytes("für\n".encode() + b"zw\xffei\n")
     said = message(parallel([write("b.en", "one\ntwo\n"), "b.de"]))
     assert said.startswith("b.de:2: byte 0xff at offset 7 is not UTF-8")
 

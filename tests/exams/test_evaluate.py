@@ -232,9 +232,9 @@ def test_several_labels_where_one_is_expected(
 
 def test_a_separator_must_fit_the_model(classifier: Path, several: Path, tmp_path: Path) -> None:
     write_sets(tmp_path / "test.tsv")
-    with pytest.raises(UsageError, match="this model predicts one label: leave out the separator ','"):
+    with pytest.raises(UsageError, match=r"this model predicts one label: leave out data\.separator=,"):
         evaluate(qkv.load(classifier, device="cpu"), [str(tmp_path / "test.tsv")], DataConfig(separator=","))
-    with pytest.raises(UsageError, match="predicts several labels: give their separator"):
+    with pytest.raises(UsageError, match=r"predicts several labels; name their separator: data\.separator=,"):
         evaluate(qkv.load(several, device="cpu"), [str(tmp_path / "test.tsv")], DataConfig())
 
 

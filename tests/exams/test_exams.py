@@ -205,7 +205,7 @@ def test_training_rows_have_one_label(
     file, context = tmp_path / "train.jsonl", context_of(tiny_bert, wordpiece)
     row = '{{"text": "the cat", "label": {}}}\n'
     file.write_text(row.format('"animal"') + row.format(labels) + row.format('["food"]'))
-    message = rf"train.jsonl:2: {said} instead of one \(if an example can have several, set separator\)"
+    message = rf"train.jsonl:2: {said} instead of one \(if an example can have several, set data.separator\)"
     with pytest.raises(QkvError, match=message) as error:
         rows_of(file, context)
     assert "\n" not in str(error.value)

@@ -95,7 +95,7 @@ def write_vectors(path: str | Path, words: Sequence[str], vectors: NDArray[Any],
 
 def _read_text(path: str | Path) -> Rows:
     """Yield words and vectors. Words may contain spaces, as some in GloVe do."""
-    lines = read_lines(path, LONGEST)
+    lines = read_lines(path, LONGEST, "utf-8")
     number, line = next(lines, (1, ""))
     fields = line.rstrip().split(" ")
     said = None

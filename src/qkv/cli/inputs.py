@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from qkv.cli.texts import STANDARD_INPUT, find_texts
+from qkv.cli.items import Item, Source
+from qkv.cli.texts import STANDARD_INPUT
 from qkv.common.errors import UsageError
+from qkv.data.encodings import decoded
 from qkv.data.files import open_binary
 from qkv.data.limits import WHOLE, too_large
 from qkv.predict import Entity
@@ -18,22 +20,24 @@ from qkv.predict import Entity
 _BLANKED = re.compile(r"[^ \t]+")
 
 
-def pairs(arguments: list[str], file: str | None) -> Iterator[tuple[str, str]]:
-    """Yield pairs of texts: two arguments each, or lines with a tab between the two texts."""
-    given = find_texts(arguments, file)
-    if file is None and arguments != STANDARD_INPUT:
-        if len(arguments) % 2:
-            raise UsageError(f"a pair is two arguments, got {len(arguments)} in all: the last pair has no second text")
-        return zip(given, given, strict=True)
-    return _sides(given, file or "standard input")
+def pairs(source: Source) -> Iterator[Item]:
+    """Yield pairs of texts: two arguments each, two columns of a table, or lines with a tab between the two texts."""
+    given = source.items(pair=True)
+    if source.has_rows:
+        return given
+    if source.file is None and source.arguments != STANDARD_INPUT:
+        if (count := len(source.arguments)) % 2:
+            raise UsageError(f"a pair is two arguments, got {count} in all: the last pair has no second text")
+        return (Item((*first, *second)) for first, second in zip(given, given, strict=True))
+    return _sides(given, source.name)
 
 
-def _sides(lines: Iterable[str], name: str) -> Iterator[tuple[str, str]]:
+def _sides(lines: Iterable[Item], name: str) -> Iterator[Item]:
     for number, line in enumerate(lines, 1):
-        cells = line.split("\t")
+        cells = line.texts[0].split("\t")
         if len(cells) != 2:
             raise UsageError(f"{name}:{number}: a pair is two texts with one tab between, got {len(cells) - 1} tabs")
-        yield cells[0], cells[1]
+        yield Item(tuple(cells))
 
 
 def words_of(line: str) -> list[str]:
@@ -47,18 +51,28 @@ def in_line(line: str, found: list[Entity]) -> list[Entity]:
     return [replace(word, start=start, end=end) for word, (start, end) in zip(found, places, strict=True)]
 
 
-def questions(
-    arguments: list[str], file: str | None, context: str | None, context_text: str | None
-) -> Iterator[dict[str, Any]]:
-    """Yield questions with their contexts: one context for all, or one JSON object per line."""
+def questions(source: Source, context: str | None, context_text: str | None) -> Iterator[dict[str, Any]]:
+    """Yield questions with their contexts: one context for all, two columns of a table, or JSON objects, one a line."""
     if context is not None and context_text is not None:
         raise UsageError("give either --context or --context-text, not both")
-    if context == "-" and arguments == STANDARD_INPUT:
+    if context == "-" and source.arguments == STANDARD_INPUT:
         raise UsageError("standard input cannot hold both the questions and the context: put one of them in a file")
     text = context_text if context is None else _whole(context)
-    if text is None and file is None and arguments != STANDARD_INPUT:
+    if text is None and source.file is None and source.arguments != STANDARD_INPUT:
         raise UsageError("no context: give --context FILE, --context-text TEXT, or lines of JSON with --file or -")
-    return _rows(find_texts(arguments, file), file or "standard input", text)
+    if source.has_rows:
+        return _asked(source, text)
+    return _rows(source.lines(), source.name, text)
+
+
+def _asked(source: Source, context: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table with their questions; the columns are question and context unless --set says other."""
+    found = source.named("question", "context") if context is None else source.items()
+    for number, item in enumerate(found, 1):
+        if not item.texts[0].strip():
+            raise UsageError(f"{source.name}: the question in row {number} is empty")
+        asked = {"question": item.texts[0], "context": item.texts[1] if context is None else context}
+        yield {**item.row, **asked}
 
 
 def _rows(lines: Iterable[str], name: str, context: str | None) -> Iterator[dict[str, Any]]:
@@ -86,7 +100,4 @@ def _whole(context: str) -> str:
         data = stream.read(WHOLE + 1)
     if len(data) > WHOLE:
         raise too_large(name, "file", WHOLE)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8: byte {error.start} is {data[error.start]:#04x}") from None
+    return decoded(data, name)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from qkv.common.errors import UsageError
 
 if TYPE_CHECKING:  # commands without a model do not import torch
     from qkv.predict import Answer, Choice, Entity, Label
@@ -22,6 +26,43 @@ def json_line(found: Any) -> str:
     except ValueError:
         line = json.dumps(_finite(found), ensure_ascii=False, allow_nan=False)
     return _CONTROLS.sub(lambda sign: f"\\u{ord(sign[0]):04x}", line)
+
+
+def merged(given: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of the input and those of the answer; one that the input has already is predicted_NAME."""
+    return {**given, **{f"predicted_{key}" if key in given else key: value for key, value in answer.items()}}
+
+
+def table_lines(rows: Iterable[Mapping[str, Any]], delimiter: str) -> Iterator[str]:
+    """Write rows as CSV (a comma) or TSV (a tab); the first row gives the header."""
+    names: list[str] = []
+    for row in rows:
+        if not names:
+            names = list(row)
+            yield _cells(names, delimiter)
+        if other := [name for name in row if name not in names]:
+            raise UsageError(f"rows have different columns ({other[0]!r} is not in the first): use --out FILE.jsonl")
+        yield _cells([row.get(name) for name in names], delimiter)
+
+
+def flat(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer for a row of a table: several labels and their scores are joined, other lists are JSON."""
+    if "labels" in answer:
+        return {key: ", ".join(str(_rounded(one[key])) for one in answer["labels"]) for key in ("label", "score")}
+    return {key: _rounded(value) for key, value in answer.items()}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def _cells(values: Iterable[Any], delimiter: str) -> str:
+    cells = ["" if v is None else v if isinstance(v, str | int | float) else json_line(v) for v in values]
+    if delimiter == "\t":  # has no quotes
+        return "\t".join(_cell(str(cell)) for cell in cells)
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(cells)
+    return line.getvalue()
 
 
 def _finite(found: Any) -> Any:

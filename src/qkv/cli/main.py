@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from qkv.cli import completion, glue, reading, runs, threads, vectors
-from qkv.cli.options import DEVICE, JSON, MODEL, progress
+from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
@@ -86,6 +86,7 @@ def translate(
     file: Annotated[
         str | None, typer.Option("--file", "--in", help="A file with one text per line; may be compressed.")
     ] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, typer.Option(help="Write to a file, which appears only when it is complete.")] = None,
     beam: Annotated[int, typer.Option(help="Beam size; 1 is greedy search.")] = 4,
     nbest: Annotated[int, typer.Option(help="Translations per text, printed as number ||| text ||| score.")] = 1,
@@ -109,7 +110,7 @@ def translate(
     options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_length": max_length}
     lines = translate_lines(
         loaded,
-        find_texts(texts or [], file),
+        find_texts(texts or [], file, None, changes),
         options | {"prefix": prefix, "forbidden": forbid or [], "chunk": chunk_of(texts or [])},
         scores=scores,
         alignments=alignments,
@@ -205,8 +206,13 @@ def evaluate(
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="How to read files: text, label, separator, unit, skip_bad."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="How to read files: data.text, data.label, data.separator, data.encoding, data.unit.",
+        ),
     ] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count rows that cannot be used.")] = False,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
     report: Annotated[
         str | None, typer.Option(metavar="FILE.html", help="Write a report: scores, classes, calibration, mistakes.")
@@ -223,9 +229,9 @@ def evaluate(
     from qkv.recipes.schema import parse_change
     from qkv.runs.trained_on import reading_for
 
-    changed = dict(map(parse_change, changes or []))
+    changed = dict(map(parse_change, changes or [])) | ({"data.skip_bad": True} if skip_bad else {})
     loaded = predict.load(model, device=device)
-    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"))
+    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data)
     with progress(None, "evaluating") as advance:
         found = evaluated(loaded, data, read, Wanted(model, report, confusion, errors), beam=beam, progress=advance)
     print_line(json_line(found.to_dict()) if as_json else str(found))

@@ -25,7 +25,14 @@ VECTORS = typer.Argument(
 FILE = typer.Option(
     "--file",
     "--in",
-    help="A file with one text per line; may be compressed (.gz, .zip, .xz, .zst).",
+    help="A table (.csv, .tsv, .json, .jsonl, .parquet) with a text column, or a file with one text per line; may be "
+    "compressed (.gz, .zip, .xz, .zst).",
+    show_default=False,
+)
+SET = typer.Option(
+    "--set",
+    metavar="KEY=VALUE",
+    help="How to read --file: data.text=COLUMN, data.second=COLUMN, data.format, data.encoding.",
     show_default=False,
 )
 POOLING = typer.Option(

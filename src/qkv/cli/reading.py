@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from qkv.cli.options import DEVICE, FILE, JSON, MODEL, progress
-from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
+from qkv.cli.options import DEVICE, FILE, JSON, MODEL, SET, progress
+from qkv.cli.texts import chunk_of, count_texts, opened
+
+if TYPE_CHECKING:
+    from qkv.cli.items import Item
 
 app = typer.Typer(rich_markup_mode="rich")
 T = TypeVar("T")
 TEXTS = typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False)
 OUT = typer.Option(
-    help="Write to a file, which appears only when it is complete. Default: standard output.", show_default=False
+    help="Write to a file, which appears only when it is complete: a table with the input columns and the answers if "
+    "it ends in .csv, .tsv or .jsonl, else lines. Default: standard output.",
+    show_default=False,
 )
+Answered = tuple[Mapping[str, Any], dict[str, Any], str]  # the input, its answer, and the answer as a plain line
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 @app.command(
@@ -25,6 +33,7 @@ def classify(
     model: Annotated[str, MODEL],
     texts: Annotated[list[str] | None, TEXTS] = None,
     file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, OUT] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="Classify pairs of texts: two arguments each, or lines with a tab between.")
@@ -40,20 +49,20 @@ def classify(
     """Classify each text: print a label and its probability, several labels, or a number."""
     from qkv import predict
     from qkv.cli.inputs import pairs
-    from qkv.cli.lines import json_line, label_line
+    from qkv.cli.items import Source
+    from qkv.cli.lines import label_line
     from qkv.predict.classify import to_dict
 
-    given: Iterator[Any] = pairs(texts or [], file) if pair else ((text,) for text in find_texts(texts or [], file))
+    source = Source(texts or [], file, model, changes or [])
+    given = pairs(source) if pair else source.items(pair=None)
     loaded = predict.load(model, device=device)
 
-    def ask(part: list[tuple[str, ...]]) -> list[Any]:
+    def ask(part: list[Item]) -> list[Any]:
         sides = [list(side) for side in zip(*part, strict=True)]
         return loaded.classify(*sides, every=every, threshold=threshold)
 
-    lines = (
-        json_line(dict(zip(("text", "pair"), asked, strict=False)) | to_dict(found)) if as_json else label_line(found)
-        for asked, found in _answered(ask, given, texts)
-    )
+    answers = ((_columns(asked), to_dict(found), label_line(found)) for asked, found in _answered(ask, given, texts))
+    lines = _lines(answers, out, as_json)
     total = count_texts(texts or [], file)
     _write(lines, out, total // 2 if total and pair and not file else total, "classifying")
 
@@ -65,6 +74,7 @@ def tag(
     model: Annotated[str, MODEL],
     texts: Annotated[list[str] | None, TEXTS] = None,
     file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, OUT] = None,
     words: Annotated[
         bool, typer.Option("--words", help="Texts are words separated by spaces; print each word with its tag.")
@@ -75,22 +85,27 @@ def tag(
     """Find the entities of each text: print label, start, end, score and text of each, or tag every word."""
     from qkv import predict
     from qkv.cli.inputs import in_line, words_of
-    from qkv.cli.lines import entity_line, json_line, word_line
+    from qkv.cli.items import Source
+    from qkv.cli.lines import entity_line, word_line
+    from qkv.data.conll import is_conll
 
-    given = find_texts(texts or [], file)
+    given = Source(texts or [], file, model, changes or []).items()
     loaded = predict.load(model, device=device)
+    words = words or (file is not None and is_conll(file))
     what = "words" if words or not loaded.tags_entities else "entities"
 
-    def ask(part: list[str]) -> list[Any]:
+    def ask(part: list[Item]) -> list[Any]:
+        asked = [item.texts[0] for item in part]
         if not words:
-            return loaded.tag(part)
-        return list(map(in_line, part, loaded.tag([words_of(line) for line in part])))
+            return loaded.tag(asked)
+        return list(map(in_line, asked, loaded.tag([words_of(line) for line in asked])))
 
     plain = word_line if what == "words" else entity_line
-    lines = (
-        json_line({"text": text, what: [one.to_dict() for one in found]}) if as_json else plain(found)
-        for text, found in _answered(ask, given, texts)
+    answers = (
+        (_columns(asked), {what: [one.to_dict() for one in found]}, plain(found))
+        for asked, found in _answered(ask, given, texts)
     )
+    lines = _lines(answers, out, as_json)
     _write(lines, out, count_texts(texts or [], file), "tagging")
 
 
@@ -106,6 +121,7 @@ def answer(
         ),
     ] = None,
     file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, OUT] = None,
     context: Annotated[
         str | None,
@@ -133,9 +149,10 @@ def answer(
     """Answer each question from a text: print the answer, its score, start and end."""
     from qkv import predict
     from qkv.cli.inputs import questions
-    from qkv.cli.lines import answer_line, json_line
+    from qkv.cli.items import Source
+    from qkv.cli.lines import answer_line
 
-    given = questions(texts or [], file, context, context_text)
+    given = questions(Source(texts or [], file, model, changes or []), context, context_text)
     loaded = predict.load(model, device=device)
 
     def ask(part: list[dict[str, Any]]) -> list[Any]:
@@ -143,12 +160,15 @@ def answer(
         return loaded.answer(asked, contexts, nbest=nbest, no_answer=no_answer)
 
     several = nbest > 1
-    lines = (
-        json_line({k: v for k, v in asked.items() if k != "context"} | found.to_dict(others=several))
-        if as_json
-        else answer_line(number, found, several=several)
+    answers = (
+        (
+            {key: value for key, value in asked.items() if key != "context"},
+            found.to_dict(others=several),
+            answer_line(number, found, several=several),
+        )
         for number, (asked, found) in enumerate(_answered(ask, given, texts))
     )
+    lines = _lines(answers, out, as_json)
     _write(lines, out, count_texts(texts or [], file), "answering")
 
 
@@ -159,6 +179,7 @@ def fill(
     model: Annotated[str, MODEL],
     texts: Annotated[list[str] | None, TEXTS] = None,
     file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, OUT] = None,
     top: Annotated[int, typer.Option(help="Words per mask.")] = 5,
     as_json: Annotated[bool, JSON] = False,
@@ -166,17 +187,17 @@ def fill(
 ) -> None:
     r"""Find words for each \[MASK] in each text: print the most likely words with probabilities, a line per mask."""
     from qkv import predict
-    from qkv.cli.lines import choice_line, json_line
+    from qkv.cli.items import Source
+    from qkv.cli.lines import choice_line
 
-    given = find_texts(texts or [], file)
+    given = Source(texts or [], file, model, changes or []).items()
     loaded = predict.load(model, device=device)
-    found = _answered(lambda part: loaded.fill(part, top=top), given, texts)
-    lines = (
-        json_line({"text": text, "masks": [[one.to_dict() for one in mask] for mask in masks]})
-        if as_json
-        else choice_line(masks)
-        for text, masks in found
+    found = _answered(lambda part: loaded.fill([item.texts[0] for item in part], top=top), given, texts)
+    answers = (
+        (_columns(asked), {"masks": [[one.to_dict() for one in mask] for mask in masks]}, choice_line(masks))
+        for asked, masks in found
     )
+    lines = _lines(answers, out, as_json)
     _write(lines, out, count_texts(texts or [], file), "filling")
 
 
@@ -188,6 +209,24 @@ def _answered(
 
     for part in chunked(given, chunk_of(texts or [])):
         yield from zip(part, ask(part), strict=True)
+
+
+def _columns(asked: Item) -> dict[str, Any]:
+    """Return the columns of an item, the texts among them."""
+    texts = zip(("text", "pair"), asked, strict=False)
+    return {**asked.row, **{name: text for name, text in texts if name not in asked.row}}
+
+
+def _lines(answers: Iterable[Answered], out: str | None, as_json: bool) -> Iterator[str]:
+    """Write the input, the answer and the plain line of each item as --json or the ending of --out asks."""
+    from qkv.cli.lines import flat, json_line, merged, table_lines
+
+    ending = Path(out or "").suffix.lower()
+    if not as_json and ending in DELIMITERS:
+        return table_lines((merged(given, flat(answer)) for given, answer, _ in answers), DELIMITERS[ending])
+    if as_json or ending == ".jsonl":
+        return (json_line(merged(given, answer)) for given, answer, _ in answers)
+    return (line for *_, line in answers)
 
 
 def _write(lines: Iterable[str], out: str | None, total: int | None, what: str) -> None:

@@ -1,39 +1,31 @@
-"""The texts of a command, from arguments, a file or standard input; and where its output goes."""
+"""Standard input, how many texts there are, and where the output of a command goes; items.py has the texts."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 
 import typer
 
 from qkv.common import disk
-from qkv.common.errors import UsageError
 from qkv.common.terminal import one_line, visible
-from qkv.data.files import bounded_lines, read_lines
+from qkv.data.encodings import decoded_lines
+from qkv.data.files import read_lines
 
 STANDARD_INPUT = ["-"]
 CHUNK = 256  # texts held at a time
 
 
-def find_texts(arguments: list[str], file: str | None) -> Iterator[str]:
-    """Yield the texts. Lines are read on demand, except the first, so that an empty input is an error at once."""
-    if file is not None and arguments:
-        raise UsageError("give either texts on the command line or --file, not both")
-    if file is None and not arguments:
-        raise UsageError("nothing to read: give texts, --file FILE, or - for standard input")
-    if file is None and arguments != STANDARD_INPUT:
-        return iter(arguments)
-    name = file or "standard input"
-    lines = (text for _, text in read_lines(file)) if file else standard_input()
-    first = next(lines, None)
-    if first is None:
-        raise UsageError(f"{name} is empty: give at least one line")
-    return chain([first], lines)
+def find_texts(
+    arguments: list[str], file: str | None, model: str | None = None, changes: Sequence[str] | None = None
+) -> Iterator[str]:
+    """Yield the texts of a command; the folder `model` or `changes` may say which column of a table holds them."""
+    from qkv.cli.items import Source
+
+    return Source(arguments, file, model, changes or ()).lines()
 
 
 def count_texts(arguments: list[str], file: str | None) -> int | None:
@@ -50,17 +42,9 @@ def chunk_of(arguments: list[str]) -> int:
     return 1 if arguments == STANDARD_INPUT and sys.stdin.isatty() else CHUNK
 
 
-def standard_input() -> Iterator[str]:
+def standard_input(encoding: str = "") -> Iterator[str]:
     r"""Yield the lines of standard input as they arrive; a line ends at \n or \r\n and nowhere else."""
-    offset = 0
-    for line in bounded_lines(sys.stdin.buffer, "standard input"):
-        try:
-            text = line.decode("utf-8" if offset else "utf-8-sig")
-        except UnicodeDecodeError as error:
-            place, byte = offset + error.start, line[error.start]
-            raise UsageError(f"standard input is not UTF-8: byte {place} is {byte:#04x}") from None
-        offset += len(line)
-        yield text.removesuffix("\n").removesuffix("\r")
+    return (text for _, text in decoded_lines(sys.stdin.buffer, "standard input", encoding=encoding))
 
 
 def print_line(line: str) -> None:

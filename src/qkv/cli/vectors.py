@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from qkv.cli.options import DEVICE, FILE, JSON, POOLING, VECTORS, progress
+from qkv.cli.options import DEVICE, FILE, JSON, POOLING, SET, VECTORS, progress
 from qkv.cli.texts import CHUNK, STANDARD_INPUT, chunk_of, count_texts, find_texts, print_line, print_message
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -20,6 +21,7 @@ def embed(
         typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False),
     ] = None,
     file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     normalize: Annotated[bool, typer.Option(help="Scale each vector to length 1.")] = False,
     pooling: Annotated[str | None, POOLING] = None,
     as_json: Annotated[bool, JSON] = False,
@@ -30,7 +32,7 @@ def embed(
     from qkv.cli.lines import json_line
     from qkv.predict.texts import chunked
 
-    lines = find_texts(texts or [], file)
+    lines = find_texts(texts or [], file, model, changes)
     loaded = predict.load(model, device=device)
     with progress(count_texts(texts or [], file), "embedding") as advance:
         for chunk in chunked(lines, chunk_of(texts or [])):
@@ -55,17 +57,22 @@ def similar(
         ),
     ] = None,
     file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
     top: Annotated[int, typer.Option(help="How many words to list for a word or a sum.")] = 10,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
     """Print the similarity of two texts, the cosine of their vectors; or the words nearest to a word or a sum."""
     from qkv import predict
+    from qkv.cli.inputs import pairs
+    from qkv.cli.items import Source
     from qkv.cli.likeness import pair_lines, read_pairs, word_lines
     from qkv.predict.words import WordVectors, has_words
 
     given = asked or []
-    lines = find_texts(given, file) if file is not None or given == STANDARD_INPUT or not given else None
+    source = Source(given, file, model, changes or ())
+    several = file is not None or given == STANDARD_INPUT or not given
+    lines = (_tabbed(item) for item in pairs(source)) if source.has_rows else source.lines() if several else None
     loaded = predict.load(model, device=device)
     with progress(count_texts(given, file) if lines is not None else 1, "comparing") as advance:
         if has_words(loaded):
@@ -84,9 +91,12 @@ def cluster(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|-", help="A file with one text per line, or - for standard input.", show_default=False
+            metavar="FILE|-",
+            help="A table, a file with one text per line, or - for standard input.",
+            show_default=False,
         ),
     ],
+    changes: Annotated[list[str] | None, SET] = None,
     groups: Annotated[int | None, typer.Option(help="The number of groups, for k-means.", show_default=False)] = None,
     distance: Annotated[
         float | None,
@@ -112,7 +122,7 @@ def cluster(
 
     if (groups is None) == (distance is None):
         raise UsageError("give either --groups K or --distance D, not both")
-    source = find_texts(STANDARD_INPUT, None) if file == "-" else find_texts([], file)
+    source = find_texts(STANDARD_INPUT, None) if file == "-" else find_texts([], file, model, changes)
     numbered = [(number, text) for number, text in enumerate(source, 1) if text.strip()]
     if not numbered:
         raise UsageError(f"{file} holds no text: there is nothing to cluster")
@@ -182,3 +192,7 @@ def vectors(
     words, table = named_vectors(predict.load(model, device="cpu"))
     write_vectors(out, words, table, header=header)
     print_line(f"{out}: {len(words):,} words, {table.shape[1]} numbers each")
+
+
+def _tabbed(texts: Iterable[str]) -> str:
+    return "\t".join(text.replace("\t", " ") for text in texts)

@@ -11,6 +11,7 @@ Row = TypeVar("Row")
 Example = TypeVar("Example")
 
 POLICIES = ("stop", "skip")
+REMEDY = "; correct it, or set data.skip_bad=true to skip such rows"
 
 
 class BadRow(QkvError):
@@ -69,7 +70,7 @@ def sift(
             example = convert(where, row)
         except BadRow as error:
             if bad == "stop":
-                raise QkvError(f"{where}: {error}") from None
+                raise QkvError(f"{where}: {error}{REMEDY}") from None
             if skipped is not None:
                 skipped.add(f"{where}: {error}")
         else:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qkv.common.errors import UsageError
-from qkv.data.guess import find_seen, guess_header, guess_label, guess_text
+from qkv.data.guess import find_seen, guess_header, guess_label, guess_text, looks_like_name
 from qkv.data.tables import Column, Table, as_column, shorten
 
 TEXTS = (
@@ -47,20 +47,20 @@ class Columns:
     Attributes:
         text: the text, or the first of a pair.
         second: the second text, or None.
-        label: the label or the score.
+        label: the label or the score; None if it was not asked for.
         header: whether the first line holds column names.
         guessed: whether the contents of a column decided.
     """
 
     text: Column
     second: Column | None
-    label: Column
+    label: Column | None
     header: bool
     guessed: bool = False
 
     def __str__(self) -> str:
-        second = "" if self.second is None else f", second text {_said(self.second)}"
-        return f"text {_said(self.text)}{second}, label {_said(self.label)}"
+        names = (("text", self.text), ("second text", self.second), ("label", self.label))
+        return ", ".join(f"{what} {_said(column)}" for what, column in names if column is not None)
 
 
 def choose_columns(
@@ -97,6 +97,37 @@ def choose_columns(
         raise UsageError(f"{table.start}: without a header, give columns by number (#0), not {_said(text)}")
     table.check(wanted)
     return Columns(text, second, label, found)
+
+
+def choose_texts(table: Table, *, text: Column | None, second: Column | None, pair: bool | None) -> Columns:
+    """Choose the columns with the texts alone, by the same names as in training.
+
+    Args:
+        table: the opened file.
+        text: the text; None looks for a common name, then at the contents.
+        second: the second text of a pair.
+        pair: whether to read pairs; None does if `second` or a common pair of names says so.
+    """
+    if pair is False:
+        second = None
+    if text is None and second is None and pair is not False:
+        text, second = _usual_pair(table) or ((0, 1) if pair and len(table.names) == 2 else (None, None))
+    if text is None:
+        text = 0 if len(table.names) == 1 else _usual(table, TEXTS)
+    if pair and second is None:
+        how = f"set data.text and data.second (of: {_there(table)})"
+        raise UsageError(f"{table.start}: cannot tell which columns hold the two texts of a pair; {how}")
+    guessed = text is None
+    if text is None:
+        seen = guess_text(table, [second])
+        text = seen.name if not table.has_cells or looks_like_name(seen) else seen.place
+    wanted = [as_column(column) for column in (text, second) if column is not None]
+    header = has_header(table, wanted, TEXTS)
+    return Columns(wanted[0], wanted[1] if len(wanted) > 1 else None, None, header, guessed)
+
+
+def _there(table: Table) -> str:
+    return ", ".join(shorten(name) for name in table.names)
 
 
 def _guessed(
@@ -136,20 +167,19 @@ def has_header(table: Table, wanted: Sequence[Column], usual: Sequence[str]) -> 
     return len(numbers) < len(wanted) or all(table.names[number].strip().lower() in usual for number in numbers)
 
 
-def _usual_pair(table: Table) -> tuple[str, str] | None:
+def _usual_pair(table: Table) -> tuple[Column, Column] | None:
     known = _by_lower(table)
     if "text" in known:  # then a title is not the first of a pair
         return None
     return next(((known[first], known[second]) for first, second in PAIRS if first in known and second in known), None)
 
 
-def usual_column(table: Table, names: Sequence[str], what: str) -> str:
-    """Return the first common name that the table has, ignoring case."""
+def usual_column(table: Table, names: Sequence[str], what: str, key: str = "text") -> str:
+    """Return the first common name that the table has, ignoring case; else raise an error that names data.`key`."""
     if (found := _usual(table, names)) is not None:
         return found
-    there = ", ".join(shorten(name) for name in table.names)
-    how = "give its name or its number, such as #0"
-    raise UsageError(f"{table.start}: cannot tell which column holds the {what}; {how} (columns: {there})")
+    how = f"set data.{key} to its name or its number, such as #0"
+    raise UsageError(f"{table.start}: cannot tell which column holds the {what}; {how} (columns: {_there(table)})")
 
 
 def _usual(table: Table, names: Sequence[str]) -> str | None:

@@ -16,7 +16,13 @@ Texts = Iterator[tuple[str, str | BadRow]]
 
 
 def documents(
-    paths: Paths, *, unit: str = "line", column: str = "", bad: str = "stop", skipped: BadRows | None = None
+    paths: Paths,
+    *,
+    unit: str = "line",
+    column: str = "",
+    encoding: str = "",
+    bad: str = "stop",
+    skipped: BadRows | None = None,
 ) -> Iterator[Document]:
     """Read documents; if the ending of a file name means a table, its rows are the documents.
 
@@ -24,6 +30,7 @@ def documents(
         paths: one file, several, or a pattern.
         unit: how plain text is divided: line (blank lines are skipped), blank (at blank lines), or file.
         column: the text column of a table; empty for the first with a common name.
+        encoding: of the files; empty detects it.
         bad: stop at an empty document, or skip it.
         skipped: counts skipped documents.
     """
@@ -32,20 +39,20 @@ def documents(
         raise unknown("unit", unit, UNITS)
     by_row = partial(_by_row, column=column)
     readers = [(path, by_row if find_format(path) else UNITS[unit]) for path in expand(paths)]
-    texts = (found for path, read in readers for found in read(path))
+    texts = (found for path, read in readers for found in read(path, encoding))
     return sift(texts, lambda where, text: Document(text_of(text, "document"), where), bad, skipped)
 
 
-def _by_line(path: str) -> Texts:
-    for number, line in read_lines(path):
+def _by_line(path: str, encoding: str) -> Texts:
+    for number, line in read_lines(path, encoding=encoding):
         if line.strip():
             yield f"{path}:{number}", line
 
 
-def _by_block(path: str) -> Texts:
+def _by_block(path: str, encoding: str) -> Texts:
     block: list[str] = []
     number = 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, encoding=encoding):
         if line.strip():
             block.append(line)
         elif block:
@@ -55,13 +62,13 @@ def _by_block(path: str) -> Texts:
         yield f"{path}:{number - len(block) + 1}", "\n".join(block)
 
 
-def _by_file(path: str) -> Texts:
-    yield f"{path}:1", read_text(path)
+def _by_file(path: str, encoding: str) -> Texts:
+    yield f"{path}:1", read_text(path, encoding)
 
 
-def _by_row(path: str, column: str) -> Texts:
+def _by_row(path: str, encoding: str, column: str) -> Texts:
     """Yield the text column of a table."""
-    table = open_table(path)
+    table = open_table(path, encoding=encoding)
     text = as_column(column or usual_column(table, TEXTS, "text"))
     for where, cells in table.select([text], header=has_header(table, [text], TEXTS)):
         yield where, cells if isinstance(cells, BadRow) else cells[0]

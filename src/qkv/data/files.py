@@ -1,6 +1,6 @@
 """Files as streams of lines: gzip, bzip2, xz, zstd and zip are read as if they were plain.
 
-Only one line is held in memory, and a line has a limit. Text is UTF-8, with or without a byte order mark.
+Only one line is held in memory, and a line has a limit. Encodings are told apart in encodings.py.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import io
 import lzma
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.archives import BROKEN, cut, find_member, is_zipped, match_members, open_member
+from qkv.data.encodings import decoded_lines
 from qkv.data.limits import LINE, WHOLE, too_large
 from qkv.data.split import cut_part
 from qkv.data.zstd import ZstdReader
@@ -27,7 +27,6 @@ PathName = str | os.PathLike[str]
 Paths = PathName | Sequence[PathName]
 
 HUB = "hf:"  # a data set of the Hugging Face hub, not a file
-BOM = b"\xef\xbb\xbf"
 OPENERS: dict[str, Callable[[Any], Any]] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
@@ -51,48 +50,23 @@ def open_binary(path: PathName) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Guarded(name, stream, raw), 1 << 16))
 
 
-def read_lines(path: PathName, limit: int = LINE) -> Iterator[tuple[int, str]]:
+def read_lines(path: PathName, limit: int = LINE, encoding: str = "", folder: str = "") -> Iterator[tuple[int, str]]:
     r"""Yield the number (from 1) and the text of each line; only \n and \r\n end a line.
 
     Args:
         path: the file.
         limit: the maximum size of a line in bytes.
+        encoding: as in `decoded_lines`.
+        folder: as in `decoded_lines`.
     """
-    offset = 0
-    name = os.fspath(path)
     with open_binary(path) as stream:
-        for number, line in enumerate(bounded_lines(stream, name, limit), 1):
-            mark = len(BOM) if number == 1 and line.startswith(BOM) else 0
-            try:
-                text = line[mark:].decode("utf-8")
-            except UnicodeDecodeError as error:
-                at = mark + error.start
-                raise QkvError(
-                    f"{name}:{number}: byte 0x{line[at]:02x} at offset {offset + at} is not UTF-8; "
-                    "convert the file to UTF-8"
-                ) from None
-            yield number, text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
-            offset += len(line)
+        yield from decoded_lines(stream, os.fspath(path), limit, encoding, folder)
 
 
-def bounded_lines(stream: BinaryIO, name: str, limit: int = LINE) -> Iterator[bytes]:
-    """Yield the lines of a stream with their line ends; raise at a line of more than `limit` bytes."""
-    for number in count(1):
-        try:
-            line = stream.readline(limit + 1)
-        except OSError as error:
-            raise QkvError(f"{name} cannot be read: {error.strerror or error}") from None
-        if not line:
-            return
-        if len(line) > limit:
-            raise too_large(f"{name}:{number}", "line", limit)
-        yield line
-
-
-def read_text(path: PathName) -> str:
+def read_text(path: PathName, encoding: str = "", folder: str = "") -> str:
     r"""Return a whole file as text, with \n between its lines."""
     lines, size = [], 0
-    for _, text in read_lines(path, WHOLE):
+    for _, text in read_lines(path, WHOLE, encoding, folder):
         size += len(text) + 1
         if size > WHOLE:
             raise too_large(os.fspath(path), "file", WHOLE)
@@ -121,9 +95,14 @@ def expand(paths: Paths) -> list[str]:
     return names
 
 
+def is_piped(path: PathName) -> bool:
+    """Return whether a path is a pipe or a device, which can be read once only."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
 def check_rereadable(path: PathName) -> None:
     """Raise for a pipe or a device: reading it a second time would wait for ever."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+    if is_piped(path):
         raise UsageError(f"{os.fspath(path)} is not a regular file, and it must be read more than once")
 
 

@@ -9,6 +9,7 @@ free text of many words              few      all different
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -16,12 +17,13 @@ from typing import Any
 
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow
-from qkv.data.table_readers import READERS
+from qkv.data.numbers import decimal_comma, number_of
 from qkv.data.tables import Column, Table, shorten
 
 ROWS = 1000  # rows to inspect
 FEW = 100  # the most different values of a label; each appears in two rows on average
 FREE = 3  # the average number of words that tells a text from other columns of words
+NAME = re.compile(r"[^\W\d][\w -]{0,39}")  # a column name
 SHORT = 4  # the most words of a label, on average
 
 
@@ -47,7 +49,13 @@ class Seen:
     @property
     def is_number(self) -> bool:
         """Whether every value is a number."""
-        return bool(self.values) and all(map(_is_number, self.values))
+        return bool(self.values) and None not in self.numbers
+
+    @property
+    def numbers(self) -> list[float | None]:
+        """The values as numbers; None for one that is not a number."""
+        comma = decimal_comma(self.values)
+        return [number_of(value, comma=comma is not False) for value in self.values]
 
     @property
     def is_label(self) -> bool:
@@ -58,7 +66,7 @@ class Seen:
     @property
     def is_score(self) -> bool:
         """Whether it holds numbers other than row numbers."""
-        numbers = [float(value) for value in self.values] if self.is_number else []
+        numbers = [number for number in self.numbers if number is not None] if self.is_number else []
         steps = {b - a for a, b in pairwise(numbers)}
         return len(set(numbers)) > 1 and steps != {1.0}
 
@@ -66,7 +74,7 @@ class Seen:
 def look(table: Table) -> list[Seen]:
     """Inspect the columns of a table; the first line of cells, which may be a header, is skipped."""
     values: list[list[str]] = [[] for _ in table.names]
-    for where, row in islice(READERS[table.format](table.path), ROWS + 1):
+    for where, row in islice(table.rows(), ROWS + 1):
         if isinstance(row, BadRow) or (table.has_cells and where == table.start):
             continue
         cells = row if table.has_cells else [row.get(name) for name in table.names]
@@ -100,7 +108,12 @@ def guess_text(table: Table, taken: Sequence[Column | None]) -> Seen:
 def guess_header(seen: Seen, *, number: bool) -> bool:
     """Return whether the first line holds names, by the label column: labels repeat, and scores are numbers."""
     first = seen.name.strip()
-    return not _is_number(first) if number else first not in seen.values
+    return number_of(first, comma=True) is None if number else first not in seen.values
+
+
+def looks_like_name(seen: Seen) -> bool:
+    """Return whether the first cell of a text column is a name like review_body, shorter than the texts below it."""
+    return NAME.fullmatch(seen.name.strip()) is not None and len(seen.name.split()) < seen.words
 
 
 def _free(table: Table, taken: Sequence[Column | None]) -> list[Seen]:
@@ -124,11 +137,3 @@ def _said(cell: Any) -> str:
     if cell is None:
         return ""
     return cell.strip() if isinstance(cell, str) else json.dumps(cell, default=str)
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True

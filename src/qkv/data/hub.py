@@ -22,7 +22,7 @@ def hub_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, row in enumerate(data, 1):
         yield (
             f"{HUB}{name}:{split or 'train'}:{number}",
-            {key: _named(data.features[key], value) for key, value in row.items()},
+            {key: named(data.features[key], value) for key, value in row.items()},
         )
 
 
@@ -42,11 +42,11 @@ def _load(path: str, name: str, split: str) -> Any:
     raise QkvError(f"{path} cannot be loaded: {' '.join(str(problem).split())}") from None
 
 
-def _named(feature: Any, value: Any) -> Any:
+def named(feature: Any, value: Any) -> Any:
     """Replace class numbers by names, in lists too; -1 means that there is no label."""
     if isinstance(value, list):
         inner = getattr(feature, "feature", feature[0] if isinstance(feature, list) else None)
-        return [_named(inner, item) for item in value] if inner is not None else value
+        return [named(inner, item) for item in value] if inner is not None else value
     if isinstance(value, int) and hasattr(feature, "int2str"):
         return feature.int2str(value) if value >= 0 else None
     return value

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from qkv.data.bad_rows import BadRow
 from qkv.data.limits import CONTAINERS
+
+_SPACE = re.compile(r"[ \t\r\n]*+")
 
 
 class NotJson(BadRow):
@@ -23,13 +27,50 @@ class NotJson(BadRow):
 
 def parse(text: str) -> Any:
     """Parse JSON; raise `NotJson` also if it is nested too deeply or needs far more memory than its text."""
-    if text.count("{") + text.count("[") > CONTAINERS:
-        raise NotJson(f"not JSON that can be read: it contains more than {CONTAINERS:,} objects and arrays")
+    _check_size(text)
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise NotJson(f"not JSON: {error}", error.lineno) from None
-    except ValueError as error:  # an integer of thousands of digits
-        raise NotJson(f"not JSON that can be read: {error}") from None
-    except RecursionError:
-        raise NotJson("not JSON that can be read: it is nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise _problem(error) from None
+
+
+def parse_list(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the line and the value of each item of a JSON list; raise `NotJson` at the first that cannot be read."""
+    _check_size(text)
+    decoder = json.JSONDecoder()
+    place, line, counted = text.index("[") + 1, 1, 0
+    while True:
+        place = _after_space(text, place)
+        line += text.count("\n", counted, place)
+        counted = place
+        if text.startswith("]", place):
+            if _after_space(text, place + 1) < len(text):
+                raise NotJson("not JSON: there is more text after the list", line)
+            return
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            raise _problem(error) from None
+        yield line, value
+        place = _after_space(text, place)
+        if not text.startswith((",", "]"), place):
+            raise NotJson("not JSON: a comma or ] is missing after this item of the list", line)
+        place += text.startswith(",", place)
+
+
+def _after_space(text: str, place: int) -> int:
+    found = _SPACE.match(text, place)
+    return found.end() if found else place
+
+
+def _check_size(text: str) -> None:
+    if text.count("{") + text.count("[") > CONTAINERS:
+        raise NotJson(f"not JSON that can be read: it contains more than {CONTAINERS:,} objects and arrays")
+
+
+def _problem(error: Exception) -> NotJson:
+    if isinstance(error, json.JSONDecodeError):
+        return NotJson(f"not JSON: {error}", error.lineno)
+    if isinstance(error, RecursionError):
+        return NotJson("not JSON that can be read: it is nested too deeply")
+    return NotJson(f"not JSON that can be read: {error}")  # an integer of thousands of digits

@@ -29,6 +29,7 @@ def parallel(
     *,
     columns: Sequence[Column] | None = None,
     format: str | None = None,
+    encoding: str = "",
     header: bool | None = None,
     bad: str = "stop",
     skipped: BadRows | None = None,
@@ -43,6 +44,7 @@ def parallel(
             the only two that are named after languages (en and de), or the first two of TSV and CSV, or the only two of
             JSONL.
         format: tsv, csv, jsonl or parquet, if the file names do not tell.
+        encoding: of the files; empty detects it.
         header: whether the first line of a table holds column names; None detects it.
         bad: stop at a pair with an empty side, or skip it.
         skipped: counts skipped pairs.
@@ -57,13 +59,13 @@ def parallel(
             (source, part), (target, same) = names
             if part != same:
                 raise UsageError(f"{source} and {target} are read line by line: select the same part of both")
-            return _parts([(sift(_lines(source, target), _pair, bad, skipped), f"{source}#{part}", part)])
-        if not all(_has_tabs(name) for name, _ in names):
+            return _parts([(sift(_lines(source, target, encoding), _pair, bad, skipped), f"{source}#{part}", part)])
+        if not all(_has_tabs(name, encoding) for name, _ in names):
             raise UsageError(
                 f"parallel text takes two files, source first, or a table (TSV, CSV, JSONL, Parquet), got {paths}"
             )
     return _parts(
-        (sift(_rows(_open(name, format), columns, header), _pair, bad, skipped), f"{name}#{part}", part)
+        (sift(_rows(_open(name, format, encoding), columns, header), _pair, bad, skipped), f"{name}#{part}", part)
         for name, part in names
     )
 
@@ -87,19 +89,22 @@ def _parts(sources: Iterable[tuple[Iterator[Parallel], str, str | None]]) -> Ite
         raise QkvError(f"{asked} is empty: no source sentence of the file is in that part")
 
 
-def _has_tabs(name: str) -> bool:
+def _has_tabs(name: str, encoding: str) -> bool:
     """Return whether a file exists and its first line has several cells."""
-    return os.path.isfile(cut(name)[0]) and any("\t" in line for _, line in islice(read_lines(name), 1))
+    if not os.path.isfile(cut(name)[0]):
+        return False
+    return any("\t" in line for _, line in islice(read_lines(name, encoding=encoding), 1))
 
 
-def _open(name: str, format: str | None) -> Table:
-    return open_table(name, format or find_format(name) or ("tsv" if _has_tabs(name) else None))
+def _open(name: str, format: str | None, encoding: str) -> Table:
+    kind = format or find_format(name) or ("tsv" if _has_tabs(name, encoding) else None)
+    return open_table(name, kind, encoding)
 
 
-def _lines(source: str, target: str) -> Iterator[tuple[str, Any]]:
+def _lines(source: str, target: str, encoding: str) -> Iterator[tuple[str, Any]]:
     number = 0
-    right = read_lines(target)
-    left = read_lines(source)
+    right = read_lines(target, encoding=encoding)
+    left = read_lines(source, encoding=encoding)
     for number, (first, second) in enumerate(zip_longest(left, right), 1):
         if first is None or second is None:
             longer = number + sum(1 for _ in (right if first is None else left))

@@ -16,7 +16,9 @@ from qkv.data.tables import find_format, shorten, table_format, text_of
 Rows = Iterator[tuple[str, dict[str, Any] | BadRow]]
 
 
-def questions(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -> Iterator[Question]:
+def questions(
+    paths: Paths, *, encoding: str = "", bad: str = "stop", skipped: BadRows | None = None
+) -> Iterator[Question]:
     """Read questions; a SQuAD file is held in memory.
 
     If an answer is not at its position, the context is searched for it: one match is used, none or several make the
@@ -24,11 +26,12 @@ def questions(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None
 
     Args:
         paths: one file, several, or a pattern.
+        encoding: of the files; empty detects it.
         bad: stop at a question that cannot be used, or skip it.
         skipped: counts skipped questions.
     """
     check_policy(bad)
-    rows = (row for path in expand(paths) for row in (_from_rows(path) if _has_rows(path) else _from_file(path)))
+    rows = (row for path in expand(paths) for row in (_from_rows if _has_rows(path) else _from_file)(path, encoding))
     return sift(rows, _question, bad, skipped)
 
 
@@ -36,10 +39,16 @@ def _has_rows(path: str) -> bool:
     return find_format(path) in ("hub", "parquet") or content_name(path).lower().endswith((".jsonl", ".ndjson"))
 
 
-def _from_file(path: str) -> Rows:
+def _from_file(path: str, encoding: str) -> Rows:
     """Yield each question with the context of its paragraph. Its place is the file and its id."""
+    text = read_text(path, encoding)
+    if text.lstrip().startswith("["):  # a list of questions
+        if text.strip("[] \t\r\n") == "":
+            raise QkvError(f"{path} contains no questions")
+        yield from _from_rows(path, encoding)
+        return
     try:
-        content = parse(read_text(path))
+        content = parse(text)
     except NotJson as error:
         raise QkvError(f"{path}:{error.line}: {error}") from None
     for article in _list(content, "data", path):
@@ -60,9 +69,9 @@ def _asked(path: str, place: str, paragraph: Any) -> Rows:
             yield place, BadRow(f"a question must be an object, got {show(asked, 30)}")
 
 
-def _from_rows(path: str) -> Rows:
+def _from_rows(path: str, encoding: str) -> Rows:
     """Yield the rows of a table; the id is optional, and answers may be two lists, of texts and of starts."""
-    for where, row in READERS[table_format(path)](path):
+    for where, row in READERS[table_format(path)](path, encoding):
         yield where, row if isinstance(row, BadRow) else {"id": where, **row, "answers": _pairs(row.get("answers"))}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from qkv.common.errors import UsageError
 
 PARTS = ("train", "valid", "test")
+FEW = 1000  # examples; of more than these, some fall on either side of any reasonable share
 SHARE = 0.01  # fraction of the source sentences in each of valid and test
 
 
@@ -24,6 +26,21 @@ def held_out(key: str, share: float, seed: int) -> bool:
     if not 0 <= share <= 1:
         raise UsageError(f"the share must be from 0 to 1, got {share}")
     return _draw(key, seed) < share * 2**64
+
+
+def splitting(keys: Iterable[str], share: float, seed: int) -> Callable[[str], bool]:
+    """Return `held_out` for these keys; where they are few, at least one is held out and at least one is kept.
+
+    Args:
+        keys: one for each example; only the first `FEW` are read.
+        share: the fraction to hold out, 0 to 1; 0 holds out nothing.
+        seed: a different seed gives a different split.
+    """
+    first = [_draw(key, seed) for key in islice(keys, FEW)]
+    draws, limit = sorted(set(first)), share * 2**64
+    if share and draws and len(first) < FEW:
+        limit = min(max(limit, draws[0] + 1), draws[-1])
+    return lambda key: _draw(key, seed) < limit
 
 
 def stratified(examples: Iterable[tuple[str, str]], share: float, seed: int) -> set[int]:

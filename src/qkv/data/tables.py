@@ -1,10 +1,11 @@
-"""Rows and columns of TSV, CSV, JSONL, Parquet and Hub data sets, one row at a time.
+"""Rows and columns of TSV, CSV, JSON, fastText, folders, Parquet and Hub data sets, one row at a time.
 
 A column is a name or a number from 0, also written "#0". TSV has no quoting: a cell is everything between two tabs.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 from qkv.common.errors import QkvError, UsageError, show, unknown
 from qkv.common.unicode import is_well_formed
 from qkv.data.bad_rows import BadRow
-from qkv.data.files import PathName, check_rereadable, content_name
+from qkv.data.files import PathName, check_rereadable, content_name, is_piped, read_lines
 from qkv.data.hub import is_hub
 from qkv.data.table_readers import LISTS, READERS
 
@@ -29,6 +30,7 @@ ENDINGS = {
     ".json": "jsonl",
     ".parquet": "parquet",
 }
+WORKBOOKS = (".xlsx", ".xls", ".ods")
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,23 @@ class Table:
         format: one of `READERS`.
         names: the keys of the first row; for TSV and CSV, the cells of the first line, which may be a header.
         start: the place of the first row.
+        encoding: as in `decoded_lines`.
     """
 
     path: str
     format: str
     names: tuple[str, ...]
     start: str
+    encoding: str = ""
 
     @property
     def has_cells(self) -> bool:
         """Whether rows are lists of cells, so that the first may be a header; other rows name their columns."""
         return self.format in LISTS
+
+    def rows(self) -> Iterator[tuple[str, Any]]:
+        """Yield the place and the contents of each row, a header included; a `BadRow` if it cannot be read."""
+        return READERS[self.format](self.path, self.encoding)
 
     def check(self, columns: Sequence[Column]) -> None:
         """Raise for a column that the first row does not have; JSONL rows may differ, so each is checked by itself."""
@@ -71,7 +79,7 @@ class Table:
         self.check(columns)
         keys: list[Any] = [self._key(column) for column in columns]
         width = len(self.names) if header else None
-        for where, row in READERS[self.format](self.path):
+        for where, row in self.rows():
             if not (header and where == self.start):
                 yield where, row if isinstance(row, BadRow) else _cells(row, keys, width)
 
@@ -82,27 +90,42 @@ class Table:
         return self.names[column] if isinstance(column, int) else column
 
 
-def open_table(path: PathName, format: str | None = None) -> Table:
+def open_table(path: PathName, format: str | None = None, encoding: str = "") -> Table:
     """Open a table and read its first row; without `format`, the ending of the file name decides."""
     name = str(path)
-    kind = table_format(name, format)
+    kind = table_format(name, format, encoding)
     check_rereadable(name)
     problem = "contains no rows"
-    for where, row in READERS[kind](name):
+    for where, row in READERS[kind](name, encoding):
         if not isinstance(row, BadRow):
-            return Table(name, kind, tuple(row), where)
+            return Table(name, kind, tuple(row), where, encoding)
         problem = problem if "(" in problem else f"contains no row that can be read ({where}: {row})"
     raise QkvError(f"{name} {problem}")
 
 
-def table_format(path: str, format: str | None = None) -> str:
-    """Return the format of a file."""
+def table_format(path: str, format: str | None = None, encoding: str = "") -> str:
+    """Return the format of a file; if its name does not tell, a folder or a first `__label__` does."""
     if format is not None and format not in READERS:
-        raise unknown("format", format, READERS)
-    kind = format or find_format(path)
-    if kind is None:
-        raise UsageError(f"{path}: cannot tell the format from the name; set format to one of {', '.join(READERS)}")
-    return kind
+        raise unknown("data.format", format, READERS)
+    if kind := format or detect_format(path, encoding):
+        return kind
+    check_rereadable(path)
+    if Path(content_name(path)).suffix.lower() in WORKBOOKS:
+        raise UsageError(f"{path} is an Excel workbook: save it as CSV")
+    how = f"set data.format to one of {', '.join(READERS)}"
+    raise UsageError(f"{path}: cannot tell the format from the name; {how}")
+
+
+def detect_format(path: str, encoding: str = "") -> str | None:
+    """Return the format by the ending of a name, or of a folder, or of lines that begin with `__label__`; else None."""
+    if kind := find_format(path):
+        return kind
+    if os.path.isdir(path):
+        return "folder"
+    if Path(content_name(path)).suffix.lower() in WORKBOOKS or is_piped(path):
+        return None
+    first = next((line for _, line in read_lines(path, encoding=encoding) if line.strip()), "")
+    return "fasttext" if first.startswith("__label__") else None
 
 
 def find_format(path: str) -> str | None:

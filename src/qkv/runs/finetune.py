@@ -21,13 +21,14 @@ from qkv.exams.evaluate import evaluate
 from qkv.predict import find
 from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, change, read_recipe
+from qkv.runs.given import as_files
 from qkv.runs.model import Model
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe, score_test
 from qkv.runs.search import search
 
 PathName = str | PathLike[str]
-Files = PathName | Sequence[PathName] | None
+Files = PathName | Sequence[PathName] | Any  # or rows: see `qkv.data.python_rows`
 
 
 class FineTuned(Model):
@@ -41,16 +42,19 @@ class FineTuned(Model):
         super().__init__(folder, device=device)
         self.data = data
 
-    def evaluate(self, *files: PathName, **changes: Any) -> list[Score]:
-        """Score the model on files: each metric with its 95 % confidence interval.
+    def evaluate(self, *files: PathName | Any, **changes: Any) -> list[Score]:
+        """Score the model on files or rows: each metric with its 95 % confidence interval.
 
         Args:
-            files: files with the correct answers.
+            files: files with the correct answers; or rows, as `finetune` takes them.
             changes: keys of [data] that differ from training, for example `label="stars"`.
         """
         if not files:
             raise UsageError("evaluate needs a file with the correct answers")
-        return evaluate(self, [fspath(file) for file in files], override(self.data, changes), ends=True)
+        read = override(self.data, {key.removeprefix("data."): value for key, value in changes.items()}, where="data.")
+        given = {f"data {number}" if len(files) > 1 else "data": file for number, file in enumerate(files, 1)}
+        with tempfile.TemporaryDirectory(prefix="qkv-") as place, as_files(given, Path(place)) as found:
+            return evaluate(self, [path for paths in found.values() for path in paths], read, ends=True)
 
 
 def finetune(
@@ -58,8 +62,8 @@ def finetune(
     *,
     train: Files,
     task: str | None = None,
-    valid: Files = None,
-    test: Files = None,
+    valid: Files | None = None,
+    test: Files | None = None,
     epochs: float | None = None,
     out: PathName | None = None,
     device: str | None = None,
@@ -73,11 +77,12 @@ def finetune(
     Args:
         folder: the model to start from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]". If None,
             the built-in encoder.
-        train: training files. The columns of a table are detected.
+        train: training files, whose columns are detected; or rows: a list of dicts or of tuples (text, label), a dict
+            of columns, a pandas data frame, or a data set of `datasets`.
         task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings. If None, it is
             recognised from the files.
-        valid: validation files. If None, some training examples are held out.
-        test: files to score at the end.
+        valid: validation files or rows. If None, some training examples are held out.
+        test: files or rows to score at the end.
         epochs: passes over the data. If None, the recipe decides.
         out: the run's folder. If None, nothing is kept on disk; save the model with its `save` method.
         device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
@@ -87,30 +92,28 @@ def finetune(
         changes: recipe keys to change, for example `**{"optim.lr": 1e-4}`.
     """
     tell = say or _to_standard_error
+    parts = {"train": train, "valid": valid, "test": test}
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
-        given: dict[str, Any] = {"out": fspath(out) if out else str(Path(place) / "run")}
-        if folder is not None:  # for a model on the Hub, the run chooses the commit
-            given["model.init"] = fspath(folder) if is_hub(folder) else str(find(fspath(folder)))
-        if epochs is not None:
-            given["train.epochs"] = epochs
-        files = {"data.train": _names(train), "data.valid": _names(valid), "data.test": _names(test)}
-        asked = recipe_of(files["data.train"], changes, say=tell) if task is None else read_recipe(task)
-        recipe = change(asked, {**given, **files, **changes})
-        start = search if search_rate else run_recipe
-        outcome = start(recipe, resume=resume, device=device, say=tell, report=bool(out))  # none for a temporary folder
-        if not outcome.finished:
-            more = "; continue with resume=True" if out else ""
-            raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
-        model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
-        if recipe.data.test:
-            tell(table(score_test(recipe, device=device)))
+        run = Path(out) if out else Path(place) / "run"
+        with as_files(parts, run) as files:
+            given: dict[str, Any] = {"out": str(run)} | {f"data.{name}": paths for name, paths in files.items()}
+            if folder is not None:  # for a model on the Hub, the run chooses the commit
+                given["model.init"] = fspath(folder) if is_hub(folder) else str(find(fspath(folder)))
+            if epochs is not None:
+                given["train.epochs"] = epochs
+            asked = recipe_of(given["data.train"], changes, say=tell) if task is None else read_recipe(task)
+            recipe = change(asked, {**given, **changes})
+            start = search if search_rate else run_recipe
+            outcome = start(
+                recipe, resume=resume, device=device, say=tell, report=bool(out)
+            )  # none for a temporary one
+            if not outcome.finished:
+                more = "; continue with resume=True" if out else ""
+                raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
+            model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
+            if recipe.data.test:
+                tell(table(score_test(recipe, device=device)))
     return model
-
-
-def _names(files: Files) -> tuple[str, ...]:
-    if files is None:
-        return ()
-    return tuple(fspath(file) for file in ([files] if isinstance(files, str | PathLike) else files))
 
 
 def _to_standard_error(line: str) -> None:

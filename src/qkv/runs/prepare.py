@@ -23,6 +23,7 @@ from qkv.runs.coverage import tell_coverage
 from qkv.runs.own import Own
 from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
 from qkv.runs.stores import stores
+from qkv.runs.trained_on import keep_reading
 from qkv.tasks.base import Context, Task
 from qkv.tasks.table import read_task
 from qkv.tokenizers.text import TextTokenizer
@@ -60,6 +61,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
     facts: dict[str, Any] = {}
     if own.batches is None:
         task = task.resolved(say)
+        keep_reading(folder, task.data)
         if task.reads_text and tokenizer is None:
             tokenizer = _tokenizer(recipe, task, folder, say)
         if tokenizer is not None and recipe.model.init:

@@ -3,6 +3,7 @@
 .lock           the process that trains here; the system releases the lock when the process ends
 recipe.toml     the resolved recipe; its paths are absolute
 inputs.json     the SHA-256 of the files that the run reads
+rows/           the training rows, if they were given from Python
 tokenizer/      the trained tokenizer, with a manifest
 """
 
@@ -21,6 +22,7 @@ from qkv.common import disk
 from qkv.common.config import override, to_toml
 from qkv.common.errors import QkvError, UsageError, reason_of
 from qkv.recipes.schema import Recipe, read_recipe
+from qkv.runs.given import ROWS
 from qkv.runs.inputs import check_inputs
 from qkv.runs.layout import LOCK, RECIPE
 from qkv.runs.paths import absolute, file_names
@@ -65,7 +67,8 @@ def open_folder(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) 
     new = not file.is_file()
     if not new and not resume:
         raise UsageError(f"{folder} already holds a run: use --resume, or choose another folder with --set out=…")
-    if new and folder.exists() and not all(path.name == LOCK or disk.is_left(path) for path in folder.iterdir()):
+    inside = folder.iterdir() if folder.exists() else ()
+    if new and not all(path.name in (LOCK, ROWS) or disk.is_left(path) for path in inside):
         raise UsageError(f"{folder} is not empty and holds no run: choose another folder with --set out=…")
     if not new:
         check_same(file, recipe)

@@ -18,7 +18,7 @@ from qkv.data.store import Store
 from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
 from qkv.tasks.base import Context, Task
-from qkv.tasks.split import splitter
+from qkv.tasks.split import splitter, validation_examples
 
 Both = tuple[Any, Any]  # training and validation: a store each, or for a mixture the stores of its parts by name
 
@@ -71,7 +71,8 @@ def _stores(task: Task, context: Context, name: str, root: Path) -> tuple[Store,
         context.say(f"no data.valid: {share:.0%} of the {task.held_out_unit} are held out for validation{of}")
         kept = store("train", filterfalse(held, read(data.train, context.skipped)), data.train)
         again = replace(context, skipped=BadRows(), say=lambda _: None)  # skipped rows are already counted
-        return kept, store("valid", filter(held, read(data.train, again.skipped)), data.train, again)
+        valid = validation_examples(task, held, again.skipped, context.say)
+        return kept, store("valid", valid, data.train, again)
     except NoRows:
         if data.valid:
             raise

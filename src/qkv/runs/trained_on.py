@@ -1,17 +1,28 @@
-"""How a language model's text was split in training, from recipe.toml, so that other text is split the same way."""
+"""How a model's files were read in training, so that other files are read the same way.
+
+A run keeps the columns that it used, given or detected, in reading.json; older runs have them in recipe.toml only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from qkv.common import disk
 from qkv.common.config import override
 from qkv.data.config import DataConfig
+from qkv.data.files import expand
+from qkv.data.tables import as_column, find_format, open_table
 from qkv.exams.evaluate import task_for
 from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
+
+READING = "reading.json"
+TABLE = "reading"
+COLUMNS = ("text", "second", "label")
+KEPT = (*COLUMNS, "separator", "format")  # not the encoding: each file has its own
 
 
 @dataclass(frozen=True)
@@ -27,25 +38,62 @@ class Reading:
     ends: bool = False
 
 
-def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say) -> Reading:
-    """Return how to read files for the model in a folder; `changes` are keys of [data] to change.
+def keep_reading(folder: Path, data: DataConfig) -> None:
+    """Write how the files of a run are read into its folder."""
+    with disk.no_space(str(folder)):
+        disk.replace_file(folder / READING, disk.table_bytes(TABLE, {key: getattr(data, key) for key in KEPT}))
 
-    The text of a language model is split as in recipe.toml of its folder or, for best/, of the run's folder.
+
+def trained_columns(folder: str) -> dict[str, str]:
+    """Return the keys of [data] that say how a model's training files were read; none if that is not known."""
+    place = find(folder)
+    if kept := _beside(place, READING):
+        return {key: str(value) for key, value in disk.read_table(kept, TABLE).items() if key in KEPT}
+    recipe = _beside(place, "recipe.toml")
+    return {} if recipe is None else {key: getattr(read_recipe(str(recipe)).data, key) for key in KEPT}
+
+
+def fitting(known: Mapping[str, str], files: Sequence[str], say: Say) -> dict[str, str]:
+    """Return the columns of training, or none if the first of these files does not have them."""
+    path = expand(list(files))[0] if files else ""
+    if not path or find_format(path) is None:
+        return dict(known)
+    table = open_table(path)
+    columns = [as_column(known[key]) for key in COLUMNS if known.get(key)]
+    for column in columns:
+        if column not in table.names and not (isinstance(column, int) and column < len(table.names)):
+            say(f"{path} has no column {column!r} as in training: its columns are detected")
+            return {key: value for key, value in known.items() if key not in COLUMNS}
+    return dict(known)
+
+
+def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say, files: Sequence[str] = ()) -> Reading:
+    """Return how to read files for the model in a folder.
+
+    Columns are those of training if the files have them. The text of a language model is split as in recipe.toml.
+
+    Args:
+        model: the model.
+        folder: its folder; for best/, the run's folder is searched too.
+        changes: keys of [data] to change, with or without "data.".
+        say: prints a line for the user.
+        files: the files to read.
     """
-    task = task_for(model)
+    task, changes = task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
     if not task.reads_windows:
-        return Reading(override(DataConfig(), changes))
-    data, recipe = task.default_data(model), _recipe(find(folder))
+        known = {key: value for key, value in trained_columns(folder).items() if key not in changes}
+        return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."))
+    data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
     if recipe is not None:
         old = read_recipe(str(recipe)).data
         data = replace(data, unit=old.unit, text=old.text, max_length=old.max_length, short=old.short)
-    data = override(data, changes)
-    why = f"as in {recipe}" if recipe else "no recipe.toml next to the model; change it with --set unit=… max_length=…"
+    data = override(data, changes, where="data.")
+    why = f"as in {recipe}" if recipe else "no recipe.toml next to the model; change it with --set data.unit=…"
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     say(f"data.unit is {data.unit}, windows have {window} tokens ({why})")
     return Reading(data, ends=recipe is not None)
 
 
-def _recipe(folder: Path) -> Path | None:
+def _beside(folder: Path, name: str) -> Path | None:
     places = [folder, *([folder.parent] if folder.name == "best" else [])]
-    return next((file for place in places if (file := place / "recipe.toml").is_file()), None)
+    return next((file for place in places if (file := place / name).is_file()), None)

@@ -46,7 +46,7 @@ class AnswerTask(Task):
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Question]:
         """Read questions."""
-        return questions(list(paths), bad=self.data.bad, skipped=skipped)
+        return questions(list(paths), encoding=self.data.encoding, bad=self.data.bad, skipped=skipped)
 
     def texts(self, example: Question) -> Iterable[str]:
         """Return the question and its context."""
@@ -55,11 +55,6 @@ class AnswerTask(Task):
     def key(self, example: Question) -> str:
         """Hold out by context, so that no validation context occurs in training."""
         return example.context
-
-    def stratum(self, example: Question) -> str:
-        """All examples are one class, so that even a few sentences hold out one."""
-        del example
-        return ""
 
     def survey(self, examples: Iterable[Question], say: Say) -> dict[str, Any]:
         """Check whether some questions have no answer."""

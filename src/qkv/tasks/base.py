@@ -148,10 +148,7 @@ class Task:
         raise NotImplementedError
 
     def stratum(self, example: Any) -> str | None:
-        """Return the class of an example for a stratified split, which holds out at least one example of each class.
-
-        None is for data that may be too large to read before the split.
-        """
+        """Return the class of an example for a stratified split, or None for a plain one."""
         del example
         return None
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from torch import nn
@@ -16,7 +16,9 @@ from qkv.common.batch import Labelled
 from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.data.bad_rows import BadRow, BadRows, sift
 from qkv.data.examples import Classified
-from qkv.data.labelled import classified, sort_labels
+from qkv.data.files import expand
+from qkv.data.label_hints import label_hint
+from qkv.data.labelled import classified, has_label_lists, sort_labels
 from qkv.data.store import Store
 from qkv.evaluation.classification import F1, Accuracy, Matthews, MultiLabelF1
 from qkv.evaluation.prediction import Prediction
@@ -32,6 +34,7 @@ from qkv.tasks.predicted import always, label_prediction, labels_prediction
 from qkv.tasks.text_table import TextTableTask, columns
 
 SHOWN = 10  # number of classes to show
+LISTED = ","  # the separator of labels that are lists already
 
 
 class ClassifyTask(TextTableTask):
@@ -66,16 +69,27 @@ class ClassifyTask(TextTableTask):
         found = classified(list(paths), labels_separator=separator, **columns(self.data), **reading)
         return found if separator else sift(((example.where, example) for example in found), _single, **reading)
 
+    def resolved(self, say: Say) -> Self:
+        """Detect columns, and whether the labels are lists of several labels."""
+        task = super().resolved(say)
+        path = expand(task.data.train)[0]
+        if task.multi_label or not has_label_lists(path, **columns(task.data)):
+            return task
+        say(f"{path}: labels are lists, so an example can have several (data.separator={LISTED})")
+        return replace(task, data=replace(task.data, separator=LISTED))
+
     def stratum(self, example: Classified) -> str:
         """Stratify by the first label, since complete sets of labels are rarely equal."""
         return "".join(example.labels[:1])
 
     def survey(self, examples: Iterable[Classified], say: Say) -> dict[str, Any]:
-        """Collect the classes of the training examples, and report imbalanced ones."""
+        """Collect the classes of the training examples; report imbalanced ones, and labels that may be no classes."""
         counts = Counter(label for example in examples for label in example.labels)
         if len(counts) < 2:
             files, found = ", ".join(self.data.train), ", ".join(counts) or "none"
-            raise QkvError(f"{files}: at least two classes are needed, found {found}")
+            raise QkvError(f"{files}: at least two classes are needed, found {found}; is data.label the right column?")
+        if hint := label_hint(counts, multi_label=self.multi_label):
+            say(hint)
         if found := uneven(counts, multi_label=self.multi_label):
             say(found)
         labels = tuple(sort_labels(counts))
@@ -85,6 +99,10 @@ class ClassifyTask(TextTableTask):
         """Matching class rates needs a classifier with biases."""
         super().check_model(model, context)
         if "train.match_rates" in context.options:
+            if self.multi_label:
+                raise UsageError(
+                    "train.match_rates is for one label per example, but the labels are lists: leave it out"
+                )
             check_biases(model)
 
     def folder_facts(self, context: Context) -> dict[str, Any]:
@@ -148,18 +166,19 @@ class ClassifyTask(TextTableTask):
     def metrics(self, exam: Exam) -> list[Metric]:
         """Score one class per text, or any number of classes, depending on how the model was trained."""
         several = exam.model.multi_label
-        if several and not self.multi_label:
-            raise UsageError("this model predicts several labels: give their separator, such as --set separator=,")
+        if several and not self._reader(exam).multi_label:
+            where = expand(exam.paths)[0] if exam.paths else "the examples"
+            raise UsageError(f"{where}: this model predicts several labels; name their separator: data.separator=,")
         if self.multi_label and not several:
-            got = f"leave out the separator {self.data.separator!r}, which is for several labels"
-            raise UsageError(f"this model predicts one label: {got}")
+            raise UsageError(f"this model predicts one label: leave out data.separator={self.data.separator}")
         if several:
             return [MultiLabelF1(average="micro"), MultiLabelF1(average="macro"), Accuracy(name="exact-match")]
         return [Accuracy(), F1(average="macro"), Matthews()]
 
     def predictions(self, exam: Exam) -> Iterator[Prediction]:
         """Classify each text."""
-        for example, found in self.classified(exam, self._named(exam, exam.examples(self), exam.skipped)):
+        examples = exam.examples(self._reader(exam))
+        for example, found in self.classified(exam, self._named(exam, examples, exam.skipped)):
             known: dict[str, Any] = {"texts": tuple(self.texts(example)), "where": example.where}
             if exam.model.multi_label:
                 yield labels_prediction({label.label for label in found}, set(example.labels), **known)
@@ -171,6 +190,13 @@ class ClassifyTask(TextTableTask):
         del trained
         labels = (label for example in self._named(exam, known, BadRows()) for label in example.labels)
         return always(labels, several=exam.model.multi_label)
+
+    def _reader(self, exam: Exam) -> Self:
+        """Return the task that reads the labels of an exam: lists of labels need no separator."""
+        if not exam.model.multi_label or self.multi_label or not exam.paths:
+            return self
+        listed = has_label_lists(expand(exam.paths)[0], **columns(self.data))
+        return replace(self, data=replace(self.data, separator=LISTED)) if listed else self
 
     def _named(self, exam: Exam, examples: Iterable[Classified], skipped: BadRows) -> Iterator[Classified]:
         """Yield the examples whose labels the model knows; it could never predict any others.
@@ -214,7 +240,7 @@ def _single(where: str, example: Classified) -> Classified:
     del where
     if len(example.labels) != 1:
         got = "no label" if not example.labels else f"{len(example.labels)} labels"
-        raise BadRow(f"{got} instead of one (if an example can have several, set separator)")
+        raise BadRow(f"{got} instead of one (if an example can have several, set data.separator)")
     return example
 
 

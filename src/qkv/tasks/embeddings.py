@@ -69,7 +69,7 @@ class EmbeddingsTask(Task):
         if self.scored:
             return rated(list(paths), **columns(data), **reading)
         named = [data.text, data.second] if data.text and data.second else None
-        return parallel(list(paths), columns=named, **reading)
+        return parallel(list(paths), columns=named, encoding=data.encoding, **reading)
 
     def texts(self, example: Example) -> tuple[str, str]:
         """Return both sides."""
@@ -80,11 +80,6 @@ class EmbeddingsTask(Task):
     def key(self, example: Example) -> str:
         """Hold out by the first text."""
         return sentence_key(self.texts(example)[0])
-
-    def stratum(self, example: Example) -> str:
-        """All examples are one class, so that even a few sentences hold out one."""
-        del example
-        return ""
 
     def survey(self, examples: Iterable[Example], say: Say) -> dict[str, Any]:
         """Find the largest score if the recipe does not set scale_scores."""

@@ -12,7 +12,8 @@ from qkv.common.config import override
 from qkv.common.errors import UsageError, unknown
 from qkv.data.config import DataConfig
 
-OWN = ("format", "unit", "text", "second", "label", "separator", "max_length", "dropout")  # keys that a part can set
+# Keys that a part can set.
+OWN = ("format", "encoding", "unit", "text", "second", "label", "separator", "max_length", "dropout")
 
 
 def tables_of(mix: Any, where: str, known: Collection[str]) -> dict[str, dict[str, Any]]:

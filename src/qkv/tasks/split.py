@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import Any
 
 from qkv.data.bad_rows import BadRows
-from qkv.data.split import held_out, stratified
-from qkv.tasks.base import Task
+from qkv.data.split import splitting, stratified
+from qkv.tasks.base import Say, Task
 
 SEED = 0  # of the split, independent of the run's seed, so that all runs are validated on the same examples
 
@@ -18,7 +18,8 @@ def splitter(task: Task) -> Callable[[Any], bool]:
     share = task.data.held_out
     first = next(task.examples(task.data.train, BadRows()), None)
     if first is None or task.stratum(first) is None:
-        return lambda example: held_out(task.key(example), share, SEED)
+        held = splitting(map(task.key, task.examples(task.data.train, BadRows())), share, SEED)
+        return lambda example: held(task.key(example))
     seen: list[int] = []  # a hash of each key, so that the texts are not kept in memory
 
     def classes() -> Iterator[tuple[str, str]]:
@@ -36,8 +37,22 @@ def training_examples(task: Task) -> Iterator[Any]:
     return examples if task.data.valid else filterfalse(splitter(task), examples)
 
 
-def validation_examples(task: Task) -> Iterator[Any]:
-    """Read the validation examples of a run."""
+def validation_examples(
+    task: Task, held: Callable[[Any], bool] | None = None, skipped: BadRows | None = None, say: Say = lambda _: None
+) -> Iterator[Any]:
+    """Read the validation examples of a run; if there are too few to hold one out, these are the training examples.
+
+    Args:
+        task: the task and its data.
+        held: the result of `splitter`, if it is known.
+        skipped: counts skipped rows.
+        say: prints a line for the user.
+    """
     if task.data.valid:
-        return task.examples(task.data.valid)
-    return filter(splitter(task), task.examples(task.data.train))
+        return task.examples(task.data.valid, skipped)
+    found = filter(held or splitter(task), task.examples(task.data.train, skipped))
+    first = next(found, None)
+    if first is not None or not task.data.held_out:
+        return found if first is None else chain([first], found)
+    say("there are too few examples to hold one out: the training examples are used for validation too")
+    return task.examples(task.data.train, skipped)

@@ -6,17 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from random import Random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from qkv.common.batch import Labelled
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Tagged
+from qkv.data.files import expand
 from qkv.data.iob import iob2
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
-from qkv.data.tagged import tagged
+from qkv.data.tagged import find_tag_columns, tagged
 from qkv.evaluation.classification import TagAccuracy
 from qkv.evaluation.entities import EntityF1, entity_items
 from qkv.evaluation.prediction import Confidence, Item, Prediction
@@ -46,7 +47,20 @@ class TagTask(Task):
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
         """Read sentences and their tags."""
-        return tagged(list(paths), bad=self.data.bad, skipped=skipped)
+        return tagged(list(paths), **self._columns, bad=self.data.bad, skipped=skipped)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        """The columns and encoding that the recipe sets."""
+        return {"word": self.data.text or None, "tag": self.data.label or None, "encoding": self.data.encoding}
+
+    def resolved(self, say: Say) -> Self:
+        """Report the columns of the first training file."""
+        path = expand(self.data.train)[0]
+        found = find_tag_columns(path, **self._columns)
+        said = f"words {found[0]!r}, tags {found[1]!r}" if isinstance(found, tuple) else str(found)
+        say(f"{path}: {said}" + ("" if self.data.label else "; set data.label for other tags"))
+        return self
 
     def texts(self, example: Tagged) -> Iterable[str]:
         """Return the sentence."""
@@ -55,11 +69,6 @@ class TagTask(Task):
     def key(self, example: Tagged) -> str:
         """Hold out by words."""
         return sentence_key(" ".join(example.words))
-
-    def stratum(self, example: Tagged) -> str:
-        """All examples are one class, so that even a few sentences hold out one."""
-        del example
-        return ""
 
     def survey(self, examples: Iterable[Tagged], say: Say) -> dict[str, Any]:
         """Collect the tags of the training sentences; O, the most frequent one, comes first."""

@@ -22,7 +22,7 @@ Example = Classified | Rated
 def columns(data: DataConfig) -> dict[str, Any]:
     """Return the columns and format that a recipe sets; missing ones are detected."""
     named = {"text": data.text, "second": data.second, "label": data.label, "format": data.format}
-    return {key: value or None for key, value in named.items()}
+    return {key: value or None for key, value in named.items()} | {"encoding": data.encoding}
 
 
 class TextTableTask(Task):
@@ -53,11 +53,6 @@ class TextTableTask(Task):
     def key(self, example: Example) -> str:
         """Hold out by the text, or by both texts of a pair."""
         return sentence_key(f"{example.text}\n{example.second or ''}")
-
-    def stratum(self, example: Any) -> str:
-        """All examples are one class, so that even a few sentences hold out one."""
-        del example
-        return ""
 
     def encoded(self, examples: Sequence[Example], context: Context) -> Iterator[dict[str, Any]]:
         """Tokenise texts and pairs, truncated to the maximum length; segments are kept if the model has them."""

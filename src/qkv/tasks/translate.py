@@ -52,7 +52,7 @@ class TranslateTask(Task):
             return _phrasebook(paths[0])
         data = self.data
         columns = [data.text, data.second] if data.text and data.second else None
-        return parallel(list(paths), columns=columns, bad=data.bad, skipped=skipped)
+        return parallel(list(paths), columns=columns, encoding=data.encoding, bad=data.bad, skipped=skipped)
 
     def texts(self, example: Parallel) -> Iterable[str]:
         """Return both sides."""
