@@ -90,7 +90,7 @@ def test_rows_are_kept_in_the_run_and_it_resumes(bert_folder: Path, tmp_path: Pa
     tune(bert_folder, train=DICTS, out=run, **ONCE)
     assert len((run / "rows" / "train.jsonl").read_text().splitlines()) == len(DICTS)
     _, said = tune(bert_folder, train=DICTS, out=run, resume=True, **ONCE)
-    assert "resumed from step 1" in said
+    assert said[-1] == f"{run} is finished: there is nothing to resume"
     with pytest.raises(UsageError, match=r"train differs from .*, the rows that the run started with"):
         tune(bert_folder, train=DICTS[1:], out=run, resume=True, **ONCE)
     assert len((run / "rows" / "train.jsonl").read_text().splitlines()) == len(DICTS)
@@ -103,7 +103,7 @@ def test_other_tasks_take_rows_too(bert_folder: Path) -> None:
     tags = [(text.split(), ["A" if word == "cat" else "B" for word in text.split()]) for text in texts(30, 4)]
     tagger, said = tune(bert_folder, task="tag", train=tags, **ONCE)
     assert tagger.labels == ("A", "B")
-    assert "words 'tokens', tags 'tags'" in said[0]
+    assert any("words 'tokens', tags 'tags'" in line for line in said)
     pairs = [(text.split()[0], text.split()[1], "ab"[i % 2]) for i, text in enumerate(texts(30, 5))]
     assert tune(bert_folder, task="pairs", train=pairs, **ONCE)[0].evaluate(pairs)[0].count == 30
     several = [{"text": text, "label": ["a", "b"][: i % 3]} for i, text in enumerate(texts(30, 6))]

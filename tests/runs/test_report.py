@@ -141,6 +141,7 @@ def test_a_card_of_the_users_own_is_left_alone(tmp_path: Path, data: dict[str, s
     run(tmp_path / "run", *changes)
     (tmp_path / "run" / "README.md").write_text("# Mine\n")
     (tmp_path / "run" / "report.html").write_text("old")
+    (tmp_path / "run" / "outcome.json").unlink()  # the run was killed before it was closed
     run(tmp_path / "run", *changes, resume=True)
     assert (tmp_path / "run" / "README.md").read_text() == "# Mine\n"
     assert (tmp_path / "run" / "report.html").read_text() != "old"

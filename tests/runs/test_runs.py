@@ -194,7 +194,7 @@ def test_what_decides_no_number_may_change_on_resuming(tmp_path: Path, files: di
 def test_what_decides_a_number_may_not_change_on_resuming(tmp_path: Path, files: dict[str, list[str]]) -> None:
     train("translate", tmp_path / "run", files)
     before = (tmp_path / "run" / "recipe.toml").read_text()
-    for change in ("train.seed=7", "train.tokens=99", "data.max_length=9", "model.set.dropout=0.3", "train.ema=0.5"):
+    for change in ("train.seed=7", "train.tokens=99", "data.max_length=9", "model.set.dropout=0.25", "train.ema=0.5"):
         with pytest.raises(UsageError, match=r"differs from this recipe \("):
             train("translate", tmp_path / "run", files, change, resume=True)
     assert (tmp_path / "run" / "recipe.toml").read_text() == before
@@ -268,7 +268,7 @@ def test_a_folder_in_use_is_left_alone(tmp_path: Path, files: dict[str, list[str
     train("translate", tmp_path / "run", files)
     with pytest.raises(UsageError, match="already holds a run: use --resume"):
         train("translate", tmp_path / "run", files)
-    with pytest.raises(UsageError, match=r"differs from this recipe \(it has 'lr = 0.001', this one has 'lr = 0.1'\)"):
+    with pytest.raises(UsageError, match=r"differs from this recipe \(it has 'lr = 0.002', this one has 'lr = 0.1'\)"):
         train("translate", tmp_path / "run", files, "optim.lr=0.1", resume=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious").write_text("x")

@@ -39,14 +39,16 @@ def recipes(
         print_line("\n".join(json_line(asdict(one)) for one in listed()) if as_json else plain)
         return
     from qkv.common.config import to_toml
+    from qkv.recipes.auto import with_auto
     from qkv.recipes.schema import read_recipe
 
     recipe = read_recipe(name)
+    values = with_auto(asdict(recipe), recipe.auto or ())
     comment = comment_of(text_of(name))
     if as_json:
-        print_line(json_line({"name": name, "summary": comment[0], **asdict(recipe)}))
+        print_line(json_line({"name": name, "summary": comment[0], **values}))
     else:
-        print_line("\n".join([*(f"# {line}".rstrip() for line in comment if line), "", to_toml(recipe).rstrip()]))
+        print_line("\n".join([*(f"# {line}".rstrip() for line in comment if line), "", to_toml(values).rstrip()]))
 
 
 @app.command(

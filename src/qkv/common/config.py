@@ -36,8 +36,9 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def to_toml(config: Any) -> str:
-    """Write a config as TOML: plain keys first, then a table for each nested config. None is left out."""
-    return "\n".join(_toml(dataclasses.asdict(config), "")).strip() + "\n"
+    """Write a config, or its tables, as TOML: plain keys first, then a table for each nested one. None is left out."""
+    values = config if isinstance(config, Mapping) else dataclasses.asdict(config)
+    return "\n".join(_toml(values, "")).strip() + "\n"
 
 
 def _toml(values: Mapping[str, Any], path: str) -> list[str]:

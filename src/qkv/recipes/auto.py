@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 AUTO = "auto"
@@ -24,6 +24,15 @@ def without_auto(cls: type[Any], raw: Mapping[str, Any]) -> tuple[dict[str, Any]
     """Split the tables of a recipe into those without "auto" and the dotted keys that are "auto"."""
     found = tuple(sorted(key for key, value in _leaves(raw, "") if is_auto(cls, key, value)))
     return _removed(raw, "", set(found)), found
+
+
+def with_auto(values: Mapping[str, Any], auto: Iterable[str]) -> dict[str, Any]:
+    """Put "auto" back into the tables of a recipe, in the place of the values that a rule has not set yet."""
+    found = {key: value for key, value in values.items() if key != AUTO}
+    for key in auto:
+        head, dot, rest = key.partition(".")
+        found[head] = with_auto(found.get(head, {}), [rest]) if dot else AUTO
+    return found
 
 
 def _leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

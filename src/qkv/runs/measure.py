@@ -27,7 +27,8 @@ class Measure:
         self.prepared = prepared
         most = MOST_DECODED if prepared.task.decodes else MOST
         self.examples = list(islice(validation_examples(prepared.task), most))
-        self.predictions: list[Prediction] = []  # of the last call
+        self.exam: Exam | None = None  # of the last call,
+        self.predictions: list[Prediction] = []  # with its predictions
 
     def __call__(self) -> dict[str, float]:
         """Return the value of each metric."""
@@ -45,6 +46,8 @@ class Measure:
     def advice(self, scores: Mapping[str, float]) -> str:
         """Say what to try if an answer that needs no model scores as well as the final weights, otherwise ""."""
         task = self.prepared.task
+        if self.exam is None:  # the run was done before it was resumed
+            return ""
         for answer, trivial in task.trivial(self.exam, training_examples(task), trained=True).items():
             metrics = task.metrics(self.exam)
             for found in self.predictions:

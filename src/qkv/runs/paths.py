@@ -32,7 +32,7 @@ def absolute(recipe: Recipe, base: Path | None = None) -> Recipe:
 
 def file_names(recipe: Recipe) -> Recipe:
     """Return a recipe whose paths are only names, to compare recipes: inputs.json compares what the files hold."""
-    return _with_paths(recipe, lambda path: PurePath(path).name)
+    return _with_paths(recipe, lambda path: path if path.startswith(HUB) else PurePath(path).name)
 
 
 def began_in(recipe: Recipe, folder: Path) -> Path | None:

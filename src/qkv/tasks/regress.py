@@ -18,7 +18,6 @@ from torch import nn
 
 from qkv.checkpoints.folder import Folder
 from qkv.common.batch import Labelled
-from qkv.common.errors import QkvError
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Rated
 from qkv.data.labelled import rated
@@ -52,11 +51,12 @@ class RegressTask(TextTableTask):
         if not self.settings.standardize:
             return {"mean": 0.0, "std": 1.0}
         numbers = np.array([example.score for example in examples], np.float64)
-        if not len(numbers) or not float(numbers.std()) > 0:
-            found = f"{numbers[0]:g} in all {len(numbers)} rows" if len(numbers) else "no rows"
-            raise QkvError(f"{', '.join(self.data.train)}: at least two different numbers are needed, found {found}")
-        say(f"numbers have mean {numbers.mean():.4g} and standard deviation {numbers.std():.4g}")
-        return {"mean": float(numbers.mean()), "std": float(numbers.std())}
+        mean, std = (float(numbers.mean()), float(numbers.std())) if len(numbers) else (0.0, 0.0)
+        if not std > 0:
+            say(f"all {len(numbers)} rows have the number {mean:g}, so there is nothing to learn; is data.label right?")
+        else:
+            say(f"numbers have mean {mean:.4g} and standard deviation {std:.4g}")
+        return {"mean": mean, "std": std if std > 0 else 1.0}
 
     def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
         """Copy the weights; a head that predicts numbers is brought to the scale of training."""
