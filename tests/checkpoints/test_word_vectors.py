@@ -130,6 +130,7 @@ def test_a_file_is_a_model(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = qkv.load(tmp_path / "v.txt", device="cpu")
+    with pytest.warns(UserWarning, match="unknown to this model, such as never seen"):
         found = model.embed(["The", "café the", "never seen", ""])
     unit = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
     both = TABLE[0] + TABLE[1]

@@ -41,6 +41,7 @@ class Reading:
 def keep_reading(folder: Path, data: DataConfig) -> None:
     """Write how the files of a run are read into its folder."""
     with disk.no_space(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
         disk.replace_file(folder / READING, disk.table_bytes(TABLE, {key: getattr(data, key) for key in KEPT}))
 
 
