@@ -204,7 +204,7 @@ def test_a_language_model_has_curves_and_a_perplexity(tmp_path: Path, data: dict
     assert "perplexity" in page
     assert 'id="mistakes"' not in page
     assert "scores" not in scores(tmp_path / "run")
-    assert scores(tmp_path / "run")["valid_loss"] > 0
+    assert scores(tmp_path / "run")["validation"]["loss"] > 0
     tested = read_recipe(
         "pretrain-gpt", [f"data.train={text}", f"data.test={text}", f"out={tmp_path / 'tested'}"], debug=True
     )

@@ -89,7 +89,7 @@ def summary_of(folder: Path) -> RunSummary:
         state=state,
         why=str(outcome.get("error", "")) if state == FAILED else "",
         steps=_steps(folder, outcome, measured),
-        best=_best(measured),
+        best=_best(measured, outcome.get("weights_of")),
         test=_test(folder),
         seconds=energy.get("seconds"),
         kwh=energy.get("kwh"),
@@ -135,12 +135,13 @@ def _steps(folder: Path, outcome: dict[str, Any], measured: Sequence[dict[str, A
     return max([*(int(name) for name in names if name.isdecimal()), *logged], default=0)
 
 
-def _best(measured: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the validation values of the step with the lowest loss, each value once."""
+def _best(measured: Sequence[dict[str, Any]], weights_of: int | None) -> dict[str, float]:
+    """Return the validation values of the weights that the folder holds or, in an unfinished run, the best so far."""
     lines = [line for line in measured if isinstance(line.get("valid_loss"), float)]
     if not lines:
         return {}
-    line = min(lines, key=lambda one: one["valid_loss"])
+    kept = [line for line in lines if line.get("step") == weights_of]
+    line = min(kept or lines, key=lambda one: one["valid_loss"])
     found: dict[str, float] = {}
     for key, value in line.items():
         if key.startswith(VALID) and isinstance(value, float) and value not in found.values():

@@ -79,6 +79,7 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
         task=recipe.task,
         ended=outcome.reason,
         steps=outcome.step,
+        weights_of=outcome.weights_of,
         metrics=read_metrics(folder),
         recipe=(folder / RECIPE).read_text("utf-8"),
         energy=outcome.energy,
@@ -87,7 +88,7 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
     )
     facts = {
         "model": recipe.out, "task": recipe.task, "ended": outcome.reason, "steps": outcome.step,
-        "valid_loss": outcome.best, "data": "test" if recipe.data.test else "validation", "notes": notes,
+        "weights_of_step": outcome.weights_of, "validation": outcome.scores, "data": "test" if recipe.data.test else "validation", "notes": notes,
     }  # fmt: skip
     report = report_of(model, recipe.out, found, run=run, notes=notes)
     write_page(folder / PAGE, report)
@@ -113,8 +114,9 @@ def _studied(recipe: Recipe, task: Task, model: Model, steps: int) -> Study | No
         found = study(model, (), None, bar.add, task=task, given=examples, known=training_examples(task))
     some = f"{found.count:,} of {total:,}, drawn at random" if len(examples) < total else f"all {found.count:,}"
     where = f"from {', '.join(task.data.valid)}" if task.data.valid else "held out from the training files"
-    told = "The best weights are chosen on them too, so expect slightly lower scores on new data."
-    return replace(found, about=f"Validation examples ({some}), {where}. {told}")
+    chosen = recipe.train.keep_best or recipe.train.patience
+    told = " The weights were chosen on them too, so expect slightly lower scores on new data." if chosen else ""
+    return replace(found, about=f"Validation examples ({some}), {where}.{told}")
 
 
 def _size(task: Task, steps: int) -> int:

@@ -9,7 +9,7 @@ from qkv.common.terminal import one_line
 from qkv.evaluation.report import number
 from qkv.exams.report.contents import Report, RunFacts
 from qkv.exams.report.naming import interval_of, name_of, verdict
-from qkv.exams.report.training import best_line, duration
+from qkv.exams.report.training import duration, kept_line
 
 MARK = "<!-- Written by qkv. Remove this line to keep your own text: qkv then leaves this file alone. -->"
 FILES = """## Files
@@ -49,8 +49,8 @@ def _trained(run: RunFacts) -> dict[str, str]:
     kwh = float(run.energy.get("kwh", 0.0))
     measured = "estimated" if run.energy.get("estimated") else "measured"
     found["training"] = f"{run.steps:,} steps in {duration(seconds)}, {kwh:.3g} kWh ({measured})"
-    if (best := best_line(run.metrics)) is not None:
-        found["validation loss"] = f"{number(best['valid_loss'])} at step {best['step']:,}, the lowest"
+    if (kept := kept_line(run)) is not None:
+        found["validation loss"] = f"{number(kept['valid_loss'])}, with the weights of step {kept['step']:,}"
     return {name: value for name, value in found.items() if value}
 
 

@@ -18,6 +18,7 @@ class RunFacts:
         task: the name of the task.
         ended: how the run ended: "done", or "early" for early stopping.
         steps: the number of steps.
+        weights_of: the step whose weights the folder holds, if it is known.
         metrics: the lines of metrics.jsonl.
         recipe: the resolved recipe as TOML.
         energy: the contents of energy.json.
@@ -28,6 +29,7 @@ class RunFacts:
     task: str
     ended: str
     steps: int
+    weights_of: int | None = None
     metrics: Sequence[Mapping[str, Any]]
     recipe: str
     energy: Mapping[str, Any]

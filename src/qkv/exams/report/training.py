@@ -28,6 +28,8 @@ def curves(run: RunFacts) -> str:
     if len(parts) > 1:
         drawn += [(f"Loss: {part}", _both(run, part)) for part in parts if f"{VALID}{part}" in measured]
     known = {f"{VALID}{name}" for name in ("loss", *parts)}
+    if any("." not in key for key in measured if key not in known):  # the task's own metrics include the accuracy
+        measured = [key for key in measured if "." not in key]
     drawn += [
         (f"Validation: {_metric(key)}", [Series("validation", _points(run.metrics, key), "two")])
         for key in measured
@@ -37,16 +39,16 @@ def curves(run: RunFacts) -> str:
     drawn.append(("Gradient norm", [Series("gradient", _points(run.metrics, "gradient"))]))
     figures = [(title, charts.lines(series)) for title, series in drawn]
     body = "".join(f"<div><h3>{escaped(title)}</h3>{figure}</div>" for title, figure in figures[:CHARTS] if figure)
-    return section("curves", "Curves", f'<div class="grid2">{body}</div>' if body else "", _best(run))
+    return section("curves", "Curves", f'<div class="grid2">{body}</div>' if body else "", _kept(run))
 
 
 def losses(run: RunFacts) -> str:
     """Return the validation loss, large, for a task without other scores."""
-    best = best_line(run.metrics)
+    best = kept_line(run)
     if best is None:
         return ""
     told = f"<span>at step {best['step']:,} of {run.steps:,}</span>"
-    found = [f'<div class="tile"><span>best validation loss</span><b>{number(best["valid_loss"])}</b>{told}</div>']
+    found = [f'<div class="tile"><span>validation loss</span><b>{number(best["valid_loss"])}</b>{told}</div>']
     for key in LANGUAGE:
         if isinstance(value := best.get(key), float):
             what = "perplexity" if key == "valid_lm" else "perplexity of masked tokens"
@@ -55,10 +57,11 @@ def losses(run: RunFacts) -> str:
     return f'<div class="tiles">{"".join(found)}</div>'
 
 
-def best_line(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the line of metrics.jsonl with the lowest validation loss."""
-    measured = [line for line in metrics if _is_number(line.get("valid_loss"))]
-    return min(measured, key=lambda line: line["valid_loss"], default=None)
+def kept_line(run: RunFacts) -> Mapping[str, Any] | None:
+    """Return the validation in metrics.jsonl of the weights that the folder holds, otherwise the last one."""
+    measured = [line for line in run.metrics if _is_number(line.get("valid_loss"))]
+    kept = [line for line in measured if line.get("step") == run.weights_of]
+    return next(reversed(kept or measured), None)
 
 
 def recipe(run: RunFacts) -> str:
@@ -97,11 +100,12 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest:.0f} s"
 
 
-def _best(run: RunFacts) -> str:
-    best = best_line(run.metrics)
-    if best is None:
+def _kept(run: RunFacts) -> str:
+    kept = kept_line(run)
+    if kept is None:
         return ""
-    return f"Lowest validation loss {number(best['valid_loss'])} at step {best['step']:,} of {run.steps:,}."
+    of = f"step {kept['step']:,} of {run.steps:,}"
+    return f"The folder holds the weights of {of}, with a validation loss of {number(kept['valid_loss'])}."
 
 
 def _metric(key: str) -> str:
