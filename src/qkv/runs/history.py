@@ -143,15 +143,20 @@ def _best(measured: Sequence[dict[str, Any]], weights_of: int | None) -> dict[st
     kept = [line for line in lines if line.get("step") == weights_of]
     line = min(kept or lines, key=lambda one: one["valid_loss"])
     found: dict[str, float] = {}
+    parts = {key.partition(".")[0] for key in line if "." in key} | {"valid_loss"}  # of the loss
+    plain = any(key.startswith(VALID) and "." not in key and key not in parts for key in line)
     for key, value in line.items():
+        if plain and "." in key:  # sums of the loss; the task has metrics of its own
+            continue
         if key.startswith(VALID) and isinstance(value, float) and value not in found.values():
             found[key.removeprefix(VALID)] = value
     return found
 
 
 def _test(folder: Path) -> dict[str, float]:
-    scores = read_table(folder / SCORES).get("scores")
-    if not isinstance(scores, dict):
+    table = read_table(folder / SCORES)
+    scores = table.get("scores")
+    if table.get("data", "test") != "test" or not isinstance(scores, dict):
         return {}
     values = {name: one.get("value") for name, one in scores.items() if isinstance(one, dict)}
     return {name: value for name, value in values.items() if isinstance(value, int | float)}

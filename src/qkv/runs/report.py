@@ -87,9 +87,15 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
         train=recipe.data.train,
     )
     facts = {
-        "model": recipe.out, "task": recipe.task, "ended": outcome.reason, "steps": outcome.step,
-        "weights_of_step": outcome.weights_of, "validation": outcome.scores, "data": "test" if recipe.data.test else "validation", "notes": notes,
-    }  # fmt: skip
+        "model": recipe.out,
+        "task": recipe.task,
+        "ended": outcome.reason,
+        "steps": outcome.step,
+        "weights_of_step": outcome.weights_of,
+        "validation": outcome.scores,
+        "data": "test" if recipe.data.test else "validation",
+        "notes": notes,
+    }
     report = report_of(model, recipe.out, found, run=run, notes=notes)
     write_page(folder / PAGE, report)
     if is_ours(folder / CARD):
