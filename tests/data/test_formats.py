@@ -5,14 +5,15 @@ from collections import Counter
 
 import pytest
 
-from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.documents import documents
 from qkv.data.encodings import Guessed
 from qkv.data.examples import Classified, Tagged
 from qkv.data.label_hints import label_hint
 from qkv.data.labelled import classified, find_columns, has_label_lists, rated
 from qkv.data.tagged import find_tag_columns, tagged
+from tests.data.messages import message
 
 CONLLU = """# sent_id = 1
 # text = Dogs don't bark.
@@ -38,12 +39,6 @@ def write(tmp_path, monkeypatch):
         return name
 
     return write
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 @pytest.mark.parametrize("indent", [None, 2])

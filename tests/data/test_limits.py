@@ -22,7 +22,7 @@ from PIL import Image
 from qkv.checkpoints.word_vectors import read_vectors
 from qkv.common.errors import QkvError, UsageError
 from qkv.data import json_text, limits, parquet, parquet_pages, pixel_arrays
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.data.bad_rows import BadRows
 from qkv.data.documents import documents
 from qkv.data.files import expand, read_lines, read_text
 from qkv.data.images import images
@@ -31,6 +31,7 @@ from qkv.data.questions import questions
 from qkv.data.tagged import tagged
 from qkv.evaluation.word_files import holds_analogies
 from qkv.predict.search import Index
+from tests.data.messages import message
 
 MIB = 1 << 20
 
@@ -39,12 +40,6 @@ MIB = 1 << 20
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 def vectors(path):

@@ -8,9 +8,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.images import images
+from tests.data.messages import message
 
 RANDOM = np.random.default_rng(0)
 
@@ -19,12 +20,6 @@ RANDOM = np.random.default_rng(0)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 def idx(array, kind=8):

@@ -6,10 +6,11 @@ import sys
 
 import pytest
 
-from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Classified, Rated
 from qkv.data.labelled import classified, find_columns, rated, sort_labels
+from tests.data.messages import message
 
 ROWS = [("good film", "pos"), ('bad, "very" bad', "neg")]
 
@@ -23,12 +24,6 @@ def write(tmp_path, monkeypatch):
         return name
 
     return write
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from qkv.common.errors import QkvError
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Answer, Question
 from qkv.data.questions import questions
+from tests.data.messages import message
 
 CONTEXT = "Ada met Bob. Bob met Cy."
 
@@ -28,12 +28,6 @@ def write(tmp_path, monkeypatch):
 
 def ask(id="q1", **more):
     return {"id": id, "question": " Who? ", **more}
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.bz2"])

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Tagged
 from qkv.data.iob import detect_scheme, spans_of, to_iob2
 from qkv.data.tagged import tagged
+from tests.data.messages import message
 
 # A sentence as a list of pieces: (None, words outside) or (label, words of a name).
 PIECES = st.lists(st.tuples(st.sampled_from([None, "A", "B-x", "LOC"]), st.integers(1, 4)), max_size=8)
@@ -126,12 +127,6 @@ def write(tmp_path, monkeypatch):
         return "a.conll"
 
     return write
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 CONLL = """-DOCSTART- -X- O O

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.common.errors import QkvError, UsageError
-from qkv.data.bad_rows import REMEDY, BadRows
+from qkv.common.errors import UsageError
+from qkv.data.bad_rows import BadRows
 from qkv.data.documents import documents
 from qkv.data.examples import Document, Parallel
 from qkv.data.files import digest_of, expand, stored_file
@@ -17,6 +17,7 @@ from qkv.data.labelled import classified
 from qkv.data.parallel import parallel
 from qkv.data.split import held_out, part_of, sentence_key
 from qkv.data.tagged import tagged
+from tests.data.messages import message
 
 
 @pytest.fixture
@@ -28,12 +29,6 @@ def write(tmp_path, monkeypatch):
         return name
 
     return write
-
-
-def message(examples):
-    with pytest.raises(QkvError) as caught:
-        list(examples)
-    return str(caught.value).removesuffix(REMEDY)
 
 
 def test_documents_by_line_by_block_and_by_file(write):
