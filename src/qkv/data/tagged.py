@@ -6,7 +6,7 @@ tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from qkv.data.conll import ConllColumns, Rows, Sentence, find_conll_columns, rea
 from qkv.data.examples import Tagged
 from qkv.data.files import Paths, check_rereadable, expand
 from qkv.data.iob import check_scheme, detect_scheme, to_iob2
+from qkv.data.remembered import remembered
 from qkv.data.tables import Column, Table, as_column, find_format, open_table
 
 LISTED = ("jsonl", "parquet", "hub")  # formats whose rows can hold lists
@@ -76,17 +77,24 @@ def _has_lists(path: str) -> bool:
 
 
 def _read(
-    files: Sequence[tuple[str, Callable[[], Rows]]], scheme: str | None, bad: str, skipped: BadRows | None
+    files: Sequence[tuple[str, partial[Rows]]], scheme: str | None, bad: str, skipped: BadRows | None
 ) -> Iterator[Tagged]:
     for path, rows in files:
         if scheme is None:
             check_rereadable(path)
-        used = scheme or detect_scheme(row[1] for _, row in rows() if not isinstance(row, BadRow))
+        used = scheme or _scheme_of(path, rows)
 
         def convert(where: str, row: Sentence, used: str = used) -> Tagged:
             return Tagged(tuple(row[0]), to_iob2(row[1], used), where)
 
         yield from sift(rows(), convert, bad, skipped)
+
+
+def _scheme_of(path: str, rows: partial[Rows]) -> str:
+    def detect() -> str:
+        return detect_scheme(row[1] for _, row in rows() if not isinstance(row, BadRow))
+
+    return remembered("scheme", [path], detect, rows.args)
 
 
 def _from_table(path: str, word: Column | None, tag: Column | None, encoding: str) -> Rows:

@@ -7,6 +7,7 @@ from itertools import chain, filterfalse
 from typing import Any
 
 from qkv.data.bad_rows import BadRows
+from qkv.data.remembered import remembered
 from qkv.data.split import splitting, stratified
 from qkv.tasks.base import Say, Task
 
@@ -15,6 +16,11 @@ SEED = 0  # of the split, independent of the run's seed, so that all runs are va
 
 def splitter(task: Task) -> Callable[[Any], bool]:
     """Return a function that decides whether to hold out an example; examples with the same key stay together."""
+    kind = f"{type(task).__module__}.{type(task).__qualname__}"
+    return remembered(f"split of {kind}", task.data.train, lambda: _splitter(task), task.data, task.settings)
+
+
+def _splitter(task: Task) -> Callable[[Any], bool]:
     share = task.data.held_out
     first = next(task.examples(task.data.train, BadRows()), None)
     if first is None or task.stratum(first) is None:
