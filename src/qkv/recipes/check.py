@@ -85,10 +85,10 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         if name not in allowed:
             raise unknown(key, name, allowed)
     for key, least in LEAST.items():
-        if (value := _value(recipe, key)) < least:
+        if (value := value_of(recipe, key)) < least:
             raise UsageError(f"{key} must be at least {least:g}, got {value:g}")
     for key, most in MOST.items():
-        if (value := _value(recipe, key)) > most:
+        if (value := value_of(recipe, key)) > most:
             raise UsageError(f"{key} must be at most {most:g}, got {value:g}")
     for key in recipe.auto or ():
         if key not in task.rules and key not in OPTIONAL:
@@ -100,7 +100,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
 
 def options_of(recipe: Recipe) -> frozenset[str]:
     """Return the optional keys that a recipe sets."""
-    return frozenset(key for key in OPTIONAL if _value(recipe, key))
+    return frozenset(key for key in OPTIONAL if value_of(recipe, key))
 
 
 def _check_options(recipe: Recipe, task: Task) -> None:
@@ -118,6 +118,9 @@ def _must_exist(path: str) -> None:
             raise UsageError(f"there is no file {found}")
 
 
-def _value(recipe: Recipe, key: str) -> Any:
-    table, _, name = key.partition(".")
-    return getattr(getattr(recipe, table), name)
+def value_of(recipe: Recipe, key: str) -> Any:
+    """Return the value of a dotted key."""
+    found: Any = recipe
+    for part in key.split("."):
+        found = found[part] if isinstance(found, dict) else getattr(found, part)
+    return found

@@ -9,7 +9,7 @@ from typing import Any
 from qkv.checkpoints.folder import read_folder
 from qkv.models import catalogue
 from qkv.predict import find
-from qkv.recipes.check import OPTIONAL
+from qkv.recipes.check import OPTIONAL, value_of
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.own import Own
 from qkv.tasks.facts import measure
@@ -28,7 +28,7 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
         return recipe
     if stored.is_file():
         old = read_recipe(str(stored))
-        return change(recipe, {key: _value(old, key) for key in recipe.auto})
+        return change(recipe, {key: value_of(old, key) for key in recipe.auto})
     if own.batches is not None:  # there are no files to measure, so these keys keep their defaults
         return replace(recipe, auto=None)
     task = own.task_for(recipe).resolved(lambda _: None)
@@ -44,11 +44,3 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
 def show(value: Any) -> str:
     """Format a value as in TOML."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _value(recipe: Recipe, key: str) -> Any:
-    """Return the value of a dotted key."""
-    found: Any = recipe
-    for part in key.split("."):
-        found = found[part] if isinstance(found, dict) else getattr(found, part)
-    return found

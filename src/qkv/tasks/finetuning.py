@@ -1,7 +1,7 @@
 """Rules for fine-tuning: what is "auto" in the recipes classify, pairs, regress, tag, answer and sentence-embeddings.
 
-Each rule is one function of the measured facts, and its docstring states it; docs/recipes.md quotes them. They were
-chosen with benchmarks/defaults.py, on many data sets from 30 examples to whole ones.
+Each rule is one function of the measured facts, and its docstring states it; docs/recipes.md quotes them. To compare
+other values on many data sets, from 30 examples to whole ones: `benchmarks/defaults.py run --try`.
 """
 
 from __future__ import annotations
