@@ -18,7 +18,7 @@ WIDTHS = (1024, 4096, 5003, 37_000)
 def scores(rows: int, width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
     given = (torch.randn(rows, width, device="cuda") * 3).to(dtype)
-    wanted = torch.randint(width, (rows,), device="cuda")
+    wanted = torch.randint(width, (2 * rows,), device="cuda")[::2]  # a view, as ELECTRA's kept masks are
     wanted[::3] = given[::3].argmax(-1)
     wanted[5] = -100
     return given.requires_grad_(), given.detach().float().requires_grad_(), wanted

@@ -112,7 +112,7 @@ def entropy(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
 
     A row whose target is below 0 has no gradient. Shape: [T, V], [T] -> [T] each, fp32 and bool.
     """
-    logits, rows = logits.contiguous(), len(logits)
+    logits, wanted, rows = logits.contiguous(), wanted.contiguous(), len(logits)  # targets may be a strided view
     log_z, picked, mean = (torch.empty(rows, device=logits.device) for _ in range(3))
     right = torch.empty(rows, dtype=torch.bool, device=logits.device)
     _entropy[(rows,)](logits, wanted, log_z, picked, mean, right, V=logits.shape[1], BLOCK=BLOCK, num_warps=8)
@@ -131,7 +131,7 @@ def _(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _entropy_gradient(
     logits: Tensor, wanted: Tensor, log_z: Tensor, g_z: Tensor, g_picked: Tensor, g_mean: Tensor
 ) -> Tensor:
-    logits, (rows, width) = logits.contiguous(), logits.shape
+    logits, wanted, (rows, width) = logits.contiguous(), wanted.contiguous(), logits.shape
     gradients, dx = [g.contiguous() for g in (g_z, g_picked, g_mean)], torch.empty_like(logits)
     _entropy_back[(rows, -(-width // BLOCK))](logits, wanted, log_z, *gradients, dx, V=width, BLOCK=BLOCK, num_warps=8)
     return dx
