@@ -146,7 +146,7 @@ def start_of(job: Job, minilm: Path) -> Found:
 
 
 def changed(job: Job) -> tuple[str, Found]:
-    """Return the recipe of a job and the keys to change; `recipe=multi30k` in the setting names another recipe."""
+    """Return the recipe of a job and the keys to change; `recipe=NAME` in the setting names another recipe."""
     from qkv.recipes.renamed import with_new_names
     from qkv.recipes.schema import parse_change
 

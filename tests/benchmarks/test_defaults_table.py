@@ -84,7 +84,7 @@ def test_finished_runs_are_skipped_and_the_longest_come_first(jobs, tmp_path):
 
 def test_a_setting_can_name_another_recipe():
     cell = Cell("multi30k-en-de", 30, False, Path("none"))
-    settings = "recipe=multi30k optim.lr=2e-3 model.set={pre_norm=true}"
+    settings = "recipe=rnn-translate optim.lr=2e-3 model.set={pre_norm=true}"
     job = Job(cell=cell, side="qkv", start="scratch", seed=1, setting=settings)
-    assert changed(job) == ("multi30k", {"optim.lr": 2e-3, "model.set": {"pre_norm": True}})
+    assert changed(job) == ("rnn-translate", {"optim.lr": 2e-3, "model.set": {"pre_norm": True}})
     assert changed(Job(cell=cell, side="qkv", start="scratch", seed=1)) == ("translate", {})

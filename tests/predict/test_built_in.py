@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 import qkv
+from qkv.common.config import override
+from qkv.models import catalogue
 from qkv.predict import loading
+from qkv.recipes.schema import read_recipe
 
+RECIPE = Path(__file__).parents[2] / "benchmarks" / "built-in-translators.toml"
 MEGABYTE = 10**6
 NAMES = ["en-de", "en-fr"]  # the translators
 ENCODER = "english"
@@ -38,7 +43,7 @@ def test_they_are_small_and_their_cards_name_source_licence_and_score(name: str)
     folder = loading.find(name)
     assert sum(file.stat().st_size for file in folder.iterdir()) < 12 * MEGABYTE
     card = (folder / "README.md").read_text("utf-8")
-    for said in ("Tatoeba", "CC BY 2.0", "qkv train tatoeba", "nrefs:1"):
+    for said in ("Tatoeba", "CC BY 2.0", "qkv train benchmarks/built-in-translators.toml", "nrefs:1"):
         assert said in card
     assert re.search(r"\*\*4\d\.\d\d\*\* on the test part", card)
 
@@ -61,3 +66,12 @@ def test_they_load_in_16_bits_and_compute_in_32(tmp_path) -> None:
     assert whole > 1.99 * half
     again = qkv.load(tmp_path / "half", device="cpu").module.state_dict()
     assert all(again[name].equal(tensor) for name, tensor in model.module.state_dict().items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_their_recipe_makes_models_of_their_size(name: str) -> None:
+    recipe, model = read_recipe(str(RECIPE)), qkv.load(name, device="cpu")
+    changes = {**recipe.model.set, "vocab_size": recipe.tokenizer.vocab_size}
+    made = override(catalogue.preset(recipe.model.preset), changes)
+    for key in ("num_layers", "num_decoder_layers", "dim", "ff_dim", "num_heads", "vocab_size", "pre_norm", "dropout"):
+        assert getattr(made, key) == getattr(model.config, key), key

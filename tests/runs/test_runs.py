@@ -56,7 +56,7 @@ def write(folder: Path) -> dict[str, list[str]]:
     return {
         "phrasebook": ["phrasebook:train:300"],
         "translate": aligned,
-        "rnn-translate": aligned, "multi30k": aligned, "tatoeba": aligned, "sentence-embeddings": aligned,
+        "rnn-translate": aligned, "sentence-embeddings": aligned,
         "classify": table, "pairs": table, "regress": table,
         "tag": [str(folder / "tags.conll")],
         "answer": [str(folder / "squad.json")],
@@ -116,7 +116,7 @@ def test_a_recipe_runs_from_files_to_a_folder(
     }
     assert "checkpoints" not in made
     model = qkv.load(tmp_path / "run", device="cpu")
-    if name in ("phrasebook", "translate", "rnn-translate", "multi30k", "tatoeba"):
+    if name in ("phrasebook", "translate", "rnn-translate"):
         assert len(model.translate(["The dog sleeps.", "", "A cat."])) == 3
         scores = evaluate(model, files["translate"])
         assert {score.name for score in scores} >= {"BLEU", "chrF2"}
