@@ -53,7 +53,7 @@ def gradients() -> str:
         points = [(float(k), norm) for k, norm in enumerate(norms.tolist()) if norm > 1e-12]
         lines.append(Line(name, points))
     y = Axis("gradient norm", log=10, low=1e-12, high=10)
-    return chart("What the last token's gradient leaves of each earlier token", lines, Axis("tokens back"), y, right=90)
+    return chart("The gradient of the last output at each earlier token", lines, Axis("tokens back"), y, right=90)
 
 
 def _reach(read: Callable[[Tensor], Tensor], x_LD: Tensor) -> Tensor:
@@ -279,6 +279,7 @@ PICTURES = (gradients, scaling, heads, clock, mask, cross, output, beam, skips, 
 
 def draw(folder: Path) -> list[Path]:
     """Write every picture; each starts from the same seed."""
+    folder.mkdir(parents=True, exist_ok=True)
     files = []
     for make in PICTURES:
         torch.manual_seed(0)
