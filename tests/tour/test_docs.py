@@ -1,4 +1,4 @@
-"""Runs the code blocks of README.md and docs/tour.md and the commands in README.md, and checks README's tree."""
+"""Runs the code blocks of README.md and of the pages in docs and the commands in README.md, checks README's tree."""
 
 from __future__ import annotations
 
@@ -12,29 +12,15 @@ from pathlib import Path
 import pytest
 from tests.hub_server import HubServer
 from tests.predict.readers import NER, make_reader
+from tests.tour.documents import PACKAGE, ROOT, alike, blocks, run_python
 
 from qkv.models.catalogue import FAMILIES
 from qkv.predict.loading import built_in
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "qkv"
 README = (ROOT / "README.md").read_text("utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
 TRAINING = ("train", "evaluate", "translate")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])}
-
-
-def blocks(document: str, *languages: str) -> list[tuple[int, str]]:
-    """Return the fenced blocks of some languages, each with the number of lines before it."""
-    found = re.finditer(r"^```(\w+)\n(.*?)^```$", document, re.DOTALL | re.MULTILINE)
-    return [(document[: m.start(2)].count("\n"), m[2]) for m in found if m[1] in languages]
-
-
-def run_python(document: str, name: str, folder: Path) -> None:
-    """Run the Python blocks of a document in one namespace; an error points to the document's own line."""
-    namespace: dict[str, object] = {"__name__": name}
-    for lines_before, code in blocks(document, "python"):
-        exec(compile("\n" * lines_before + code.replace("FOLDER", str(folder)), name, "exec"), namespace)
 
 
 def commands(document: str) -> list[str]:
@@ -83,6 +69,29 @@ def test_a_wrong_block_fails() -> None:
     with pytest.raises(AssertionError) as error:
         run_python(document, "wrong.md", Path())
     assert error.traceback[-1].lineno == 7  # counted from 0: the document's eighth line
+
+
+def test_a_block_that_prints_something_else_fails() -> None:
+    document = "```python\nprint('a', 1 / 3)\n```\n\n```text\na 0.33\n```\n"
+    run_python(document, "right.md", Path())
+    for wrong in ("a 0.25", "b 0.33", "a", "a 0.33 0.33"):
+        with pytest.raises(AssertionError, match=r"wrong\.md, line 1: the block prints\na 0\.3333"):
+            run_python(document.replace("a 0.33", wrong), "wrong.md", Path())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("[0.66 1. ]", "[0.67 1.]", True),
+        ("1.0e-11", "1.02e-11", True),
+        ("1.0e-11", "1.5e-11", False),
+        ("7,000 rows", "7000 rows", True),
+        ("-0.5", "0.5", False),
+        ("4.06", "2.99", False),
+    ],
+)
+def test_outputs_are_compared_by_words_and_numbers(one: str, other: str, same: bool) -> None:
+    assert alike(one, other) == same
 
 
 def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
