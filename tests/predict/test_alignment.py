@@ -113,14 +113,9 @@ def test_many_threads_align_with_one_model(translator):
         assert list(pool.map(ask, texts)) == wanted
 
 
-@pytest.mark.parametrize(("name", "there"), [("en-de", "Tom"), ("en-fr", "Tom")])
-def test_the_built_in_translators_align_a_name_with_itself(name, there):
-    texts = [
-        "I have not seen Tom today.",
-        "Does Tom know that?",
-        "We went to the cinema with Tom.",
-        "Tom sold his car.",
-    ]
+@pytest.mark.parametrize("name", ["en-de", "en-fr"])
+def test_the_built_in_translators_align_a_name_with_itself(name):
+    texts = ["Tom sold his car.", "Does Tom know that?", "We went to the cinema with Tom.", "Tom lives in Boston."]
     for text, found in zip(texts, qkv.load(name, device="cpu").translate(texts, alignments=True), strict=True):
         words, said = ([word.strip(".,?!") for word in line.split()] for line in (text, found.text))
         assert (words.index("Tom"), said.index("Tom")) in found.alignment, found
