@@ -13,7 +13,6 @@ from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
 from qkv.common.errors import UsageError, show, system_errors, unknown
-from qkv.compression.engine import accelerate
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.nn.init import without_weights
@@ -57,8 +56,6 @@ def load(
     bound_primitives()
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
-    if find_device(device).type == "cpu" and kind == torch.float32:
-        accelerate(found.model, int8=found.int8)
     return Model(found, device=device, kernel=kernel)
 
 
