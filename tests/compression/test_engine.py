@@ -136,6 +136,17 @@ def test_changed_weights_are_packed_again(monkeypatch) -> None:
     torch.testing.assert_close(states(fast, batch), states(plain, batch), rtol=2e-5, atol=2e-5)
 
 
+def test_weights_that_a_fused_optimizer_changed_are_packed_again(monkeypatch) -> None:
+    fast, plain = pair(monkeypatch, RUN["bert-tiny"])
+    batch = batch_for(RUN["bert-tiny"])
+    states(fast, batch)
+    for model in (fast, plain):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+        model(batch).states.square().sum().backward()
+        optimizer.step()
+    torch.testing.assert_close(states(fast, batch), states(plain, batch), rtol=2e-5, atol=2e-5)
+
+
 def test_calls_at_the_same_time_do_not_meet(monkeypatch) -> None:
     fast, plain = pair(monkeypatch, RUN["odd"])
     batches = [Tokens.of(sequences([3 + i, 40, 200], seed=i)) for i in range(8)]

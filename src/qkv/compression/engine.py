@@ -83,6 +83,9 @@ class NativeEngine:
 
     def __call__(self, x: Tensor, context: PassContext) -> Tensor | None:
         """Return the states after the last layer, or None if this pass needs the layers."""
+        if torch.is_grad_enabled() or self._stack.training:
+            self._encoder = None  # fused optimizers change weights without counting a version
+            return None
         if not self._can_run(x, context):
             return None
         placement = self._stack.position.place(context.place, self._stack.depth)[0]
@@ -90,7 +93,7 @@ class NativeEngine:
         return self._current().run(x, context.place.queries.offsets, turn)
 
     def _can_run(self, x: Tensor, context: PassContext) -> bool:
-        plain = not x.is_cuda and x.dtype == torch.float32 and not torch.is_grad_enabled() and not self._stack.training
+        plain = not x.is_cuda and x.dtype == torch.float32
         unwatched = all(a.kernel is kernels.automatic and not a.tap.watched for a in self._attentions)
         return plain and unwatched and context.cache is None and context.memory is None and len(x) > 0
 

@@ -19,7 +19,7 @@ from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UnknownText, UsageError, system_errors
 from qkv.common.outputs import Hidden
 from qkv.common.unicode import well_formed
-from qkv.compression.engine import accelerate, engine_of
+from qkv.compression.engine import engine_of
 from qkv.models import catalogue
 from qkv.nn import kernels
 from qkv.predict.batching import Ids, batches, check_ids, pack
@@ -41,8 +41,6 @@ class Runner:
         self.kernel = kernel
         self.device = find_device(device)
         self.module = folder.model.to(self.device)
-        if self.device.type == "cpu":
-            accelerate(self.module, int8=folder.int8)
         self.config, self.tokenizer, self.labels = folder.config, folder.tokenizer, folder.labels
         self._warned = False  # about texts that the tokenizer does not know
 
