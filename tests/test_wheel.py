@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from qkv.native.build import VARIANTS
 from qkv.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,8 +64,12 @@ def run(site, tmp_path):
 def test_the_wheel_holds_the_package_its_types_and_its_licence(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "qkv").rglob("*.py")}
-    assert wheel.name == f"qkv-{__version__}-py3-none-any.whl"
+    compiled = [name for name in names if name.endswith(".so")]
+    assert len(compiled) in (0, len(VARIANTS))  # none without g++
+    tag = sysconfig.get_platform().replace("-", "_").replace(".", "_") if compiled else "any"
+    assert wheel.name == f"qkv-{__version__}-py3-none-{tag}.whl"
     assert sources <= set(names)
+    assert {"qkv/native/encoder.cpp", "qkv/native/tiles.h"} <= set(names)
     assert "qkv/py.typed" in names
     models = (path for path in (ROOT / "src" / "qkv" / "pretrained").rglob("*") if path.is_file())
     assert {str(path.relative_to(ROOT / "src")) for path in models} <= set(names)
@@ -79,3 +86,13 @@ def test_the_installed_module_is_the_one_that_answers(run, site):
     assert run(sys.executable, "-m", "qkv", "--version") == f"qkv {__version__}\n"
     where = Path(run(sys.executable, "-c", "import qkv; print(qkv.__file__)").strip())
     assert where.is_relative_to(site)
+
+
+def test_without_a_compiler_the_wheel_is_for_every_platform(tmp_path, monkeypatch):
+    source = tmp_path / "source"
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "tests", "docs", "*.so", "carry", "runs"))
+    monkeypatch.setenv("CXX", "/bin/false")
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", tmp_path, source)
+    (file,) = tmp_path.glob("*.whl")
+    assert file.name == f"qkv-{__version__}-py3-none-any.whl"
+    assert not [name for name in zipfile.ZipFile(file).namelist() if name.endswith(".so")]

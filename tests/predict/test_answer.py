@@ -157,7 +157,9 @@ def test_no_answer_travels_with_the_folder(tmp_path, facts, written):
         assert again.no_answer == facts.get("no_answer")
         assert again.no_answer_threshold == facts.get("no_answer_threshold", 0.0)
     again = qkv.load(tmp_path / "ours", device="cpu")
-    assert again.answer([QUESTION], CONTEXT) == model.answer([QUESTION], CONTEXT)
+    [found], [expected] = again.answer([QUESTION], CONTEXT), model.answer([QUESTION], CONTEXT)
+    assert (found.text, found.start, found.end) == (expected.text, expected.start, expected.end)
+    assert found.score == pytest.approx(expected.score, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from qkv.checkpoints import quantised
 from qkv.checkpoints.hf import generation
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
@@ -32,7 +33,9 @@ from qkv.nn.init import without_weights
 from qkv.tokenizers.text import TextTokenizer
 
 OURS = "qkv-"
-DTYPES = ("float32", "float16", "bfloat16")  # dtypes of weights on disk
+DTYPES = ("float32", "float16", "bfloat16")  # of weights in memory
+INT8 = "int8"
+STORED = (*DTYPES, INT8)  # of weights on disk
 RENAMED = {"reach": "conv_width"}  # old to new names of keys in our own configs
 MULTI_LABEL = "multi_label_classification"  # transformers' problem_type
 
@@ -52,6 +55,7 @@ class Folder:
         no_answer: whether a question answering model may predict "no answer"; None if the folder does not say.
         no_answer_threshold: the margin by which "no answer" must outscore the best span to be predicted.
         stored_as: the `model_type` of the folder it was read from; empty if it was not.
+        int8: whether the weights were stored in int8; products may then be computed in int8 too.
     """
 
     config: Any
@@ -64,6 +68,7 @@ class Folder:
     no_answer: bool | None = None
     no_answer_threshold: float = 0.0
     stored_as: str = ""
+    int8: bool = False
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
@@ -76,7 +81,9 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     if verify:
         check_digests(folder)
     raw = read_json(folder / "config.json")
-    tensors = read_weights(folder)
+    int8, tensors = raw.get("dtype") == INT8, read_weights(folder)
+    if int8:
+        tensors = _named(folder, lambda: quantised.restore(tensors))
     try:
         config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
         check_limits(config, tensors)
@@ -95,7 +102,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     _fill(model, tensors, dtype, folder)
     multi_label = raw.get("problem_type") == MULTI_LABEL
     tokenizer = TextTokenizer.find(folder)
-    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer, kind)
+    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer, kind, int8)
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -129,7 +136,7 @@ def write_folder(
         mode: "replace" removes everything else in the folder. "update" writes the model's files, removes those of the
             previous model and keeps all other files. In both modes, if the process is killed, `read_folder` finds
             either the old model or the new one, never a mix.
-        dtype: the dtype of the stored weights, one of `DTYPES`.
+        dtype: the dtype of the stored weights, one of `STORED`.
     """
     target = Path(path).resolve()
     disk.recover(target)
@@ -150,11 +157,11 @@ def _takes_models(target: Path) -> bool:
 
 
 def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
-    """Return the files of a model folder by name. `dtype` is the dtype of the weights, one of `DTYPES`."""
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
+    """Return the files of a model folder by name. `dtype` is the dtype of the weights, one of `STORED`."""
+    if dtype not in STORED:
+        raise unknown("dtype", dtype, STORED)
     tokenizer, config = folder.tokenizer, _with_ids(folder.config, folder.tokenizer)
-    raw = config_json(config, folder.labels, multi_label=folder.multi_label) | {"dtype": dtype}
+    raw = config_json(config, folder.labels, multi_label=folder.multi_label, int8=dtype == INT8) | {"dtype": dtype}
     if folder.multi_label:
         raw["threshold"] = folder.threshold
     if folder.no_answer is not None:
@@ -164,7 +171,10 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
     theirs = export_tensors(ours, FORMATS[family_of(config)], config) if foreign else ours
-    stored = {name: tensor.to(getattr(torch, dtype)) for name, tensor in theirs.items()}
+    kind = torch.float32 if dtype == INT8 else getattr(torch, dtype)
+    stored = {name: tensor.to(kind) for name, tensor in theirs.items()}
+    if dtype == INT8:
+        stored = quantised.quantise(stored)
     files = {WHOLE: weight_bytes(stored), "config.json": json_bytes(raw)}
     if foreign and raw.get("is_encoder_decoder") and "lm" in config.heads:
         files[generation.FILE] = json_bytes(generation.generation_json(raw, max_length=config.max_length))
@@ -185,9 +195,20 @@ def _with_ids(config: Any, tokenizer: TextTokenizer | None) -> Any:
     return dataclasses.replace(config, **{key: number for key, number in found.items() if number is not None})
 
 
-def config_json(config: Any, labels: tuple[str, ...] = (), *, multi_label: bool = False) -> dict[str, Any]:
-    """Return the contents of config.json. `multi_label`: an example can have any number of labels."""
+def config_json(
+    config: Any, labels: tuple[str, ...] = (), *, multi_label: bool = False, int8: bool = False
+) -> dict[str, Any]:
+    """Return the contents of config.json.
+
+    Args:
+        config: the family's config.
+        labels: the class names.
+        multi_label: an example can have any number of labels.
+        int8: the weights are stored in int8, which no format of Hugging Face's has.
+    """
     try:
+        if int8:
+            raise Unwritable("the weights are stored in int8")
         raw = _foreign_json(config)
     except Unwritable:
         raw = {"model_type": OURS + family_of(config), "qkv": to_dict(config)}

@@ -194,11 +194,14 @@ class ShawPosition(NoPosition):
 
 
 @dataclass(frozen=True, eq=False)
-class _RotaryPlacement(Placement):
+class RotaryPlacement(Placement):
+    """The rotation of each row. Shape: [T, 1, H / 2] each."""
+
     cos: Tensor
     sin: Tensor
 
     def turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Turn queries and keys."""
         return _rotate(q, self.cos, self.sin), _rotate(k, self.cos, self.sin)
 
 
@@ -218,7 +221,7 @@ class RotaryPosition(NoPosition):
         """Return one rotation for all layers; keys are cached after the rotation."""
         steps = torch.arange(place.keys.max_length, device=place.positions.device)
         cos, sin = _angles(steps, self.base, self.head_dim)
-        return [_RotaryPlacement(cos[place.positions], sin[place.positions])] * num_layers
+        return [RotaryPlacement(cos[place.positions], sin[place.positions])] * num_layers
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -12,6 +12,14 @@ from qkv.common.rows import Rows
 from qkv.nn.attention import PassContext
 from qkv.nn.block import Block
 from qkv.nn.positions import NoPosition
+
+
+class Engine(Protocol):
+    """Another way to compute all layers of a stack."""
+
+    def __call__(self, x: Tensor, context: PassContext) -> Tensor | None:
+        """Return the states after the last layer, or None if this pass needs the layers. Shape: [T, D] -> [T, D]."""
+        ...
 
 
 class Stack(nn.Module):
@@ -30,9 +38,12 @@ class Stack(nn.Module):
         self.depth = depth or len(blocks)
         self.position = position or NoPosition()
         self.norm = norm or nn.Identity()
+        self.engine: Engine | None = None
 
     def forward(self, x: Tensor, context: PassContext, rows: Rows | None = None) -> Tensor:
         """Shape: [T, D] -> [T, D]; with `rows`, [needed rows, D], and the last layer computes no others if it can."""
+        if self.engine is not None and (states := self.engine(x, context)) is not None:
+            return self.norm(states if rows is None else states.index_select(0, rows.index))
         narrow = rows is not None and self._narrows(context)
         placements = self.position.place(context.place, self.depth)
         for layer, placement in enumerate(placements):

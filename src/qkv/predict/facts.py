@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from qkv.checkpoints.folder import OURS, Folder, config_json, why_ours
+from qkv.compression.engine import engine_of
 from qkv.models import catalogue
 from qkv.nn import kernels
 from qkv.nn.kernels import Bias
@@ -28,6 +29,7 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         "position": None if position is None else position.name,
         "sizes": {key: list(value) if isinstance(value, tuple) else value for key, value in sizes.items()},
         "attention_kernel": _kernels(position.name if position else None, device, kernel),
+        "engine": engine_of(folder.model),
         "tokenizer": None
         if tokenizer is None
         else {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint},
@@ -37,6 +39,8 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
 
 def _note(config: Any, folder: Folder) -> str:
     """Return why other libraries cannot read the folder, or what to do so that they can."""
+    if folder.int8:
+        return "the weights are stored in int8"
     written = config_json(config)["model_type"]
     if folder.stored_as.startswith(OURS) and not written.startswith(OURS):
         return f"from an earlier version; saved again, it becomes {written}"

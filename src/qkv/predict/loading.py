@@ -13,6 +13,7 @@ from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
 from qkv.common.errors import UsageError, show, system_errors, unknown
+from qkv.compression.engine import accelerate
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.nn.init import without_weights
@@ -56,7 +57,14 @@ def load(
     bound_primitives()
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
-    return Model(found, device=device, kernel=kernel)
+    return accelerated(Model(found, device=device, kernel=kernel))
+
+
+def accelerated(model: Model) -> Model:
+    """Give a model on the CPU the CPU engine. A model in training has none: its weights change at every step."""
+    if model.device.type == "cpu":
+        accelerate(model.module, int8=model.contents.int8)
+    return model
 
 
 def check_name(who: str, folder: object) -> None:
@@ -91,7 +99,7 @@ def built_in() -> list[str]:
 def build(preset: str, *, device: str | None = None, kernel: str = "auto", **changes: Any) -> Model:
     """Build a preset with first weights, for example `qkv.build("bert-base", position="rotary")`."""
     config = catalogue.preset(preset, **changes)
-    return Model(Folder(config, catalogue.build(config).eval()), device=device, kernel=kernel)
+    return accelerated(Model(Folder(config, catalogue.build(config).eval()), device=device, kernel=kernel))
 
 
 def save(model: Model, folder: str | Path, *, dtype: str = "float32") -> None:

@@ -19,6 +19,7 @@ from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UnknownText, UsageError, system_errors
 from qkv.common.outputs import Hidden
 from qkv.common.unicode import well_formed
+from qkv.compression.engine import engine_of
 from qkv.models import catalogue
 from qkv.nn import kernels
 from qkv.predict.batching import Ids, batches, check_ids, pack
@@ -47,6 +48,11 @@ class Runner:
     def contents(self) -> Folder:
         """What a model folder holds: config, weights, tokenizer, labels and settings."""
         return self._folder
+
+    @property
+    def engine(self) -> str:
+        """What computes the layers of the encoder: "torch", or the CPU engine and its precision."""
+        return engine_of(self.module)
 
     @property
     def family(self) -> str:

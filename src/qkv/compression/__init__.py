@@ -1,0 +1,1 @@
+"""Smaller and faster models: the CPU engine, and weights in int8."""
