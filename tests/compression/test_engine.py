@@ -14,6 +14,7 @@ from qkv.insight.capture import capture
 from qkv.models import catalogue
 from qkv.native import library
 from qkv.native.build import VARIANTS, file_of
+from qkv.nn.linear import replace_products
 from tests.contracts.entries import MODELS, batch_for, make, sequences
 
 RUN = {name: config for name, config in MODELS.items() if any(map(fits, encoders(make(config))))}
@@ -145,6 +146,38 @@ def test_weights_that_a_fused_optimizer_changed_are_packed_again(monkeypatch) ->
         model(batch).states.square().sum().backward()
         optimizer.step()
     torch.testing.assert_close(states(fast, batch), states(plain, batch), rtol=2e-5, atol=2e-5)
+
+
+def test_replaced_parts_weights_and_hooks_are_seen(monkeypatch) -> None:
+    config, seen = RUN["bert-tiny"], []
+    batch = batch_for(config)
+    fast, plain = pair(monkeypatch, config)
+    states(fast, batch)
+    for model in (fast, plain):  # other weights in the same place
+        up = model.stack.blocks[0].feedforward.part.up
+        up.weight = torch.nn.Parameter(up.weight.detach() * 2)
+    torch.testing.assert_close(states(fast, batch), states(plain, batch), rtol=2e-5, atol=2e-5)
+    hook = fast.stack.blocks[1].feedforward.part.register_forward_hook(lambda *_: seen.append("hook"))
+    states(fast, batch)
+    hook.remove()
+    assert seen == ["hook"]
+    states(fast, batch)
+    assert seen == ["hook"]
+    replace_products(fast, lambda name, product: Noted(name, product, seen))
+    torch.testing.assert_close(states(fast, batch), states(plain, batch), rtol=2e-5, atol=2e-5)
+    assert len(seen) == 1 + 4 * config.num_layers
+
+
+class Noted(torch.nn.Module):
+    """A product that notes each call."""
+
+    def __init__(self, name, product, seen) -> None:
+        super().__init__()
+        self.name, self.product, self.seen = name, product, seen
+
+    def forward(self, *given):
+        self.seen.append(self.name)
+        return self.product(*given)
 
 
 def test_calls_at_the_same_time_do_not_meet(monkeypatch) -> None:

@@ -14,6 +14,7 @@ from qkv.nn.attention import PassContext
 from qkv.nn.feedforward import ACTIVATIONS
 from qkv.nn.positions import NoPosition, RotaryPlacement, RotaryPosition
 from qkv.nn.stack import Stack
+from qkv.nn.tap import recorders
 
 NAMES = {function: name for name, function in ACTIVATIONS.items() if name in library.ACTIVATIONS}
 
@@ -69,17 +70,16 @@ def _fits(block: Any) -> bool:
 class NativeEngine:
     """The layers of one stack on the CPU engine.
 
-    Runs only passes in inference: on the CPU, in float32, without a cache, and with nobody watching the attention.
+    Runs only passes in inference: on the CPU, in float32, without a cache, through the parts that the stack was built
+    with, and with no hook or recorder that wants to see them.
     """
 
     def __init__(self, stack: Stack, variant: str, *, int8: bool) -> None:
         self.name = f"{variant} {'int8' if int8 else 'float32'}"
         self._stack, self._variant, self._int8 = stack, variant, int8
-        blocks: list[Any] = list(stack.blocks)
-        self._attentions = [block.attention.part for block in blocks]
-        self._parameters = list(stack.parameters())
+        self._modules, self._parts = list(stack.modules()), self._find_parts()
         self._encoder: library.Encoder | None = None
-        self._packed: tuple[int, ...] = ()
+        self._packed: list[tuple[Tensor, int]] = []  # parameters and their versions
 
     def __call__(self, x: Tensor, context: PassContext) -> Tensor | None:
         """Return the states after the last layer, or None if this pass needs the layers."""
@@ -93,20 +93,40 @@ class NativeEngine:
         return self._current().run(x, context.place.queries.offsets, turn)
 
     def _can_run(self, x: Tensor, context: PassContext) -> bool:
-        plain = not x.is_cuda and x.dtype == torch.float32
-        unwatched = all(a.kernel is kernels.automatic and not a.tap.watched for a in self._attentions)
-        return plain and unwatched and context.cache is None and context.memory is None and len(x) > 0
+        plain = not x.is_cuda and x.dtype == torch.float32 and context.cache is None and context.memory is None
+        unwatched = not recorders() and not any(m._forward_hooks or m._forward_pre_hooks for m in self._modules)
+        parts = self._find_parts()
+        same = all(old is new for old, new in zip(self._parts, parts, strict=True))
+        automatic = all(
+            attention.kernel is kernels.automatic for attention in parts[:: len(parts) // len(self._blocks)]
+        )
+        return plain and unwatched and same and automatic and len(x) > 0
+
+    @property
+    def _blocks(self) -> list[Any]:
+        return list(self._stack.blocks)
+
+    def _find_parts(self) -> list[Any]:
+        """List the modules whose work the engine does, as they are now; of each block, its attention comes first."""
+        found: list[Any] = []
+        for block in self._blocks:
+            first, second = block.attention, block.feedforward
+            a, f = first.part, second.part
+            found += [a, a.qkv, a.out, first.norm, f, f.up, f.down, second.norm]
+        return found
 
     def _current(self) -> library.Encoder:
         """Return the packed layers; they are packed again if somebody has changed the weights."""
-        versions = tuple(parameter._version for parameter in self._parameters)
-        if self._encoder is None or versions != self._packed:
-            self._encoder, self._packed = self._pack(), versions
+        now = [(p, p._version) for part in self._parts for p in part._parameters.values() if p is not None]
+        old = self._packed
+        same = len(old) == len(now) and all(p is q and v == w for (p, v), (q, w) in zip(old, now, strict=True))
+        if self._encoder is None or not same:
+            self._encoder, self._packed = self._pack(), now
         return self._encoder
 
     def _pack(self) -> library.Encoder:
-        stack, blocks = self._stack, self._stack.blocks
-        first: Any = blocks[0]
+        stack, blocks = self._stack, self._blocks
+        first = blocks[0]
         attention, feedforward = first.attention.part, first.feedforward.part
         encoder = library.Encoder(
             self._variant,
@@ -120,7 +140,7 @@ class NativeEngine:
             scale=attention.scale,
         )
         for layer in range(stack.depth):
-            block: Any = blocks[layer * len(blocks) // stack.depth]
+            block = blocks[layer * len(blocks) // stack.depth]
             a, f = block.attention.part, block.feedforward.part
             for part, product in {"qkv": a.qkv, "out": a.out, "up": f.up, "down": f.down}.items():
                 encoder.set_weights(layer, part, product.weight, product.bias, int8=self._int8)
