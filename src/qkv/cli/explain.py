@@ -1,0 +1,147 @@
+"""`qkv explain`: the words behind an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from qkv.cli.drawing import show
+from qkv.cli.options import DEVICE, FILE, JSON, MODEL, SET, progress
+from qkv.cli.texts import chunk_of, count_texts, print_line, print_message, print_note
+
+if TYPE_CHECKING:
+    from qkv.insight.explanation import Explanation, Explanations
+
+app = typer.Typer(rich_markup_mode="rich")
+CHUNK = 16  # texts explained at a time: each is run some hundred times
+Sides = tuple[list[str], list[str] | None]  # texts, and the second text of each
+
+
+@app.command(
+    epilog="Examples:  qkv explain FOLDER 'A film to remember.'   |   qkv explain FOLDER --file reviews.csv --html "
+    "words.html   |   qkv explain en-de 'Two dogs play.'"
+)
+def explain(
+    model: Annotated[str, MODEL],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False),
+    ] = None,
+    file: Annotated[str | None, FILE] = None,
+    changes: Annotated[list[str] | None, SET] = None,
+    pair: Annotated[
+        bool, typer.Option("--pair", help="Read pairs of texts: two arguments each, or lines with a tab between.")
+    ] = False,
+    context: Annotated[
+        str | None, typer.Option(help="For questions, the file to find answers in.", show_default=False)
+    ] = None,
+    context_text: Annotated[
+        str | None, typer.Option(help="For questions, the text to find answers in.", show_default=False)
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            help="Explain this label, word, translation or piece of the context. Default: what the model says.",
+            show_default=False,
+        ),
+    ] = None,
+    verb: Annotated[
+        str | None,
+        typer.Option(
+            help="classify, tag, answer, fill, translate or next, for a model that can do several.", show_default=False
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(help="Words to list, the most important ones first.")] = 10,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Points of the integral. Default: as many as it needs, at most 384.", show_default=False),
+    ] = None,
+    html: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.html", help="Write a page that needs no network.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+    device: Annotated[str | None, DEVICE] = None,
+) -> None:
+    """Show the words behind a label, a tag, an answer, a fill-in, a translation or the next word.
+
+    Each word's effect is measured twice: by integrated gradients, whose effects add up to the score, and by how much
+    the score falls without the word. For a file of texts to classify, the words that matter most for each class are
+    printed; --html and --json have every text.
+    """
+    from qkv import predict
+    from qkv.cli.items import Source
+    from qkv.common.errors import UsageError
+    from qkv.insight.explanation import Explanations
+
+    if top < 1:
+        raise UsageError(f"--top must be at least 1, got {top}")
+    _check_page(html)
+    source = Source(texts or [], file, model, changes or [])
+    loaded = predict.load(model, device=device)
+    parts = _parts(source, pair, context, context_text, chunk_of(texts or []))
+    found = Explanations((), 0)
+    with progress(count_texts(texts or [], file), "explaining", long=8) as advance:
+        for first, second in parts:
+            done = len(found)
+            found += loaded.explain(first, second, of=of, verb=verb, steps=steps)
+            advance(len(first))
+            if as_json or not (file and found.has_classes):
+                _print(found.found[done:], top, as_json)
+    if not len(found):
+        print_message("the model found nothing in these texts, so there is nothing to explain")
+    if file and found.has_classes:
+        _print_classes(found, top, as_json)
+    if html is not None:
+        print_note(f"page: {found.save(html)}")
+
+
+def _check_page(html: str | None) -> None:
+    """Refuse a page that cannot be written before any work."""
+    if html is not None:
+        from pathlib import Path
+
+        from qkv.common import disk
+
+        disk.plain_file(Path(html))
+
+
+def _parts(source: Any, pair: bool, context: str | None, context_text: str | None, chunk: int) -> Iterator[Sides]:
+    """Yield the texts, and their second texts if there are any, a few at a time."""
+    from qkv.cli.inputs import pairs, questions
+    from qkv.predict.texts import chunked
+
+    asked = context is not None or context_text is not None
+    given: Iterator[tuple[str, ...]]
+    if asked:
+        given = ((row["question"], row["context"]) for row in questions(source, context, context_text))
+    else:
+        given = (item.texts for item in (pairs(source) if pair else source.items(pair=None)))
+    for part in chunked(given, min(chunk, CHUNK)):
+        first, *second = (list(side) for side in zip(*part, strict=True))
+        yield first, second[0] if second else None
+
+
+def _print(some: Iterable[Explanation], top: int, as_json: bool) -> None:
+    from qkv.cli.lines import json_line
+    from qkv.insight.explanation_text import explanation_text
+
+    for one in some:
+        if as_json:
+            print_line(json_line(one.to_dict()))
+        else:
+            show(partial(explanation_text, one, top))
+
+
+def _print_classes(found: Explanations, top: int, as_json: bool) -> None:
+    from qkv.cli.lines import json_line
+    from qkv.insight.explanation_text import class_text
+
+    if not as_json:
+        show(partial(class_text, found.by_answer, top))
+        return
+    words = {answer: [word.to_dict() for word in some[:top]] for answer, some in found.by_answer.items()}
+    print_line(json_line({"words_by_answer": words}))
