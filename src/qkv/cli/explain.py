@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +14,11 @@ from qkv.cli.options import DEVICE, FILE, JSON, MODEL, SET, progress
 from qkv.cli.texts import chunk_of, count_texts, print_line, print_message, print_note
 
 if TYPE_CHECKING:
+    from qkv.cli.items import Source
     from qkv.insight.explanation import Explanation, Explanations
 
 app = typer.Typer(rich_markup_mode="rich")
 CHUNK = 16  # texts explained at a time: each is run some hundred times
-Sides = tuple[list[str], list[str] | None]  # texts, and the second text of each
 
 
 @app.command(
@@ -59,6 +60,7 @@ def explain(
         int | None,
         typer.Option(help="Points of the integral. Default: as many as it needs, at most 384.", show_default=False),
     ] = None,
+    limit: Annotated[int, typer.Option(help="Read at most this many texts.")] = 1000,
     html: Annotated[
         str | None,
         typer.Option(metavar="FILE.html", help="Write a page that needs no network.", show_default=False),
@@ -76,18 +78,22 @@ def explain(
     from qkv.cli.items import Source
     from qkv.common.errors import UsageError
     from qkv.insight.explanation import Explanations
+    from qkv.predict.texts import chunked
 
-    if top < 1:
-        raise UsageError(f"--top must be at least 1, got {top}")
+    for name, value in (("--top", top), ("--limit", limit)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, got {value}")
     _check_page(html)
     source = Source(texts or [], file, model, changes or [])
     loaded = predict.load(model, device=device)
-    parts = _parts(source, pair, context, context_text, chunk_of(texts or []))
+    given = islice(_sides(source, pair, context, context_text), limit)
+    parts = chunked(given, min(CHUNK, chunk_of(texts or [])))
     found = Explanations((), 0)
     with progress(count_texts(texts or [], file), "explaining", long=8) as advance:
-        for first, second in parts:
+        for part in parts:
+            first, *second = (list(side) for side in zip(*part, strict=True))
             done = len(found)
-            found += loaded.explain(first, second, of=of, verb=verb, steps=steps)
+            found += loaded.explain(first, second[0] if second else None, of=of, verb=verb, steps=steps)
             advance(len(first))
             if as_json or not (file and found.has_classes):
                 _print(found.found[done:], top, as_json)
@@ -109,20 +115,13 @@ def _check_page(html: str | None) -> None:
         disk.plain_file(Path(html))
 
 
-def _parts(source: Any, pair: bool, context: str | None, context_text: str | None, chunk: int) -> Iterator[Sides]:
-    """Yield the texts, and their second texts if there are any, a few at a time."""
+def _sides(source: Source, pair: bool, context: str | None, context_text: str | None) -> Iterator[tuple[str, ...]]:
+    """Yield each text, with its second text or its context if there is one."""
     from qkv.cli.inputs import pairs, questions
-    from qkv.predict.texts import chunked
 
-    asked = context is not None or context_text is not None
-    given: Iterator[tuple[str, ...]]
-    if asked:
-        given = ((row["question"], row["context"]) for row in questions(source, context, context_text))
-    else:
-        given = (item.texts for item in (pairs(source) if pair else source.items(pair=None)))
-    for part in chunked(given, min(chunk, CHUNK)):
-        first, *second = (list(side) for side in zip(*part, strict=True))
-        yield first, second[0] if second else None
+    if context is not None or context_text is not None:
+        return ((row["question"], row["context"]) for row in questions(source, context, context_text))
+    return (item.texts for item in (pairs(source) if pair else source.items(pair=None)))
 
 
 def _print(some: Iterable[Explanation], top: int, as_json: bool) -> None:

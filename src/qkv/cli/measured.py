@@ -28,21 +28,17 @@ def importance_of(
     advance: Callable[[int], None],
 ) -> HeadImportance:
     """Measure importance on files, read as in training."""
-    from qkv.exams.importance import head_importance
+    from qkv.exams.importance import head_importance, loss_task
     from qkv.runs.trained_on import reading_for
 
-    read = reading_for(model, place, {}, lambda line: say(f"qkv: {line}"), files)
+    read = reading_for(model, place, {}, lambda line: say(f"qkv: {line}"), files, loss_task(model))
     return head_importance(model, files, read.data, ablation=ablation, examples=examples, progress=advance)
 
 
 def head_lines(found: Sequence[HeadNumbers], matters: HeadImportance | None) -> Iterator[str]:
     """Format a line for each head."""
-    rows = [["kind", "layer", "head", "entropy", "distance", *SHARES]]
-    rows[0] += [
-        "" if matters is None else "gradient",
-        "" if matters is None or matters.ablation is None else "ablation",
-    ]
-    rows[0] += ["looks at"]
+    measured = [] if matters is None else ["gradient", *(["ablation"] if matters.ablation else [])]
+    rows = [["kind", "layer", "head", "entropy", "distance", *SHARES, *measured, "looks at"]]
     for head in found:
         shares = [_percent(head.shares[name]) for name in SHARES]
         row = [head.kind, str(head.layer), str(head.head), f"{head.entropy:.2f}", _number(head.distance, 1), *shares]
@@ -53,9 +49,8 @@ def head_lines(found: Sequence[HeadNumbers], matters: HeadImportance | None) -> 
     yield ""
     yield f"{named} of {len(found)} heads give more than half of their attention to one of these tokens"
     if matters is not None:
-        agreed = (
-            "" if matters.agreement is None else f"; rank correlation of gradient and ablation {matters.agreement:.2f}"
-        )
+        rho = matters.agreement
+        agreed = "" if rho is None else f"; rank correlation of gradient and size of the ablation {rho:.2f}"
         yield f"importance on {matters.examples:,} examples{agreed}"
 
 

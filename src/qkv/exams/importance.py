@@ -22,7 +22,8 @@ from qkv.insight.head_importance import ablation_importance, gradient_importance
 from qkv.objectives.parts import Losses
 from qkv.predict import Model
 from qkv.predict.batching import TOKENS_PER_BATCH
-from qkv.tasks.base import Context
+from qkv.tasks.base import Context, Task
+from qkv.tasks.table import TASKS
 
 EXAMPLES = 256  # read by default: every head is one more pass over them
 SEED = 0
@@ -44,11 +45,14 @@ class HeadImportance:
 
     @property
     def agreement(self) -> float | None:
-        """The rank correlation of both over all heads, or None."""
+        """The rank correlation of gradient and size of the ablation over all heads, or None.
+
+        The gradient has no sign: it says that a head matters, not whether the loss is better with it.
+        """
         if self.ablation is None:
             return None
         first, second = (
-            [value for one in found.values() for value in one.flatten().tolist()]
+            [value for one in found.values() for value in one.abs().flatten().tolist()]
             for found in (self.gradient, self.ablation)
         )
         return agreement(first, second)
@@ -101,9 +105,18 @@ def head_importance(
     )
 
 
+def loss_task(model: Model) -> type[Task]:
+    """Find the task whose loss is measured: the one that scores the model, or else the one that trains its heads."""
+    heads = set(getattr(model.config, "heads", ()))
+    trains = (task for task in TASKS.values() if task.reads_windows and task.heads and set(task.heads) <= heads)
+    if any(task.can_score(model) for task in TASKS.values()):
+        return task_for(model)
+    return next(trains, None) or task_for(model)  # which says that there is none
+
+
 def _batches(model: Model, paths: Sequence[str], data: DataConfig | None, examples: int) -> tuple[Any, list[Any], int]:
     """Return the objective of the model's task, and the first examples of some files in batches."""
-    kind = task_for(model)
+    kind = loss_task(model)
     task = kind(kind.Settings(), data or kind.default_data(model))
     facts = {"labels": model.label_names} if model.label_names else {}
     context = Context(model.tokenizer, model.config, facts, lambda _: None)

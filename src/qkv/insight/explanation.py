@@ -190,4 +190,5 @@ def _ranked(words: Sequence[WordEffect]) -> list[ClassWord]:
         ClassWord(name, len(some), sum(w.gradient for w in some) / len(some), sum(w.left_out for w in some) / len(some))
         for name, some in groups.items()
     ]
+    found = [one for one in found if one.gradient + one.left_out > 0]  # the others speak against the class
     return sorted(found, key=lambda one: -(one.gradient + one.left_out) * one.count / (one.count + RARE))

@@ -47,7 +47,8 @@ def page(found: Explanations) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        f"<title>qkv explain</title><style>{PAGE}</style></head><body><main>{fragment(found)}</main></body></html>\n"
+        f"<title>qkv explain</title><style>{PAGE}</style></head><body><main><h1>Explanations</h1>"
+        f"{fragment(found)}</main></body></html>\n"
     )
 
 
@@ -123,7 +124,7 @@ def _classes(found: Explanations) -> str:
     if not found.has_classes:
         return ""
     blocks = "".join(
-        f"<div><h2>{_escaped(answer)}</h2>{_class(words)}</div>" for answer, words in found.by_answer.items()
+        f"<div><h2>words for {_escaped(answer)}</h2>{_class(words)}</div>" for answer, words in found.by_answer.items()
     )
     return f'<div class="classes">{blocks}</div>'
 

@@ -44,7 +44,7 @@ def class_text(words: dict[str, list[ClassWord]], top: int = 10, colour: bool = 
     for answer, some in words.items():
         rows = [(w.word, str(w.count), f"{w.gradient:+.3f}", f"{w.left_out:+.3f}") for w in some[:top]]
         blocks += [
-            Text(one_line(answer), style="bold" if colour else ""),
+            Text(f"words for {one_line(answer)}", style="bold" if colour else ""),
             _table(("word", "count", "gradients", "left out"), rows),
             Text(),
         ]

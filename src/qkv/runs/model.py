@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qkv.evaluation.score import Score
     from qkv.exams.importance import HeadImportance
     from qkv.runs.trained_on import Reading
+    from qkv.tasks.base import Task
 
 
 class Model(predict.Model):
@@ -53,12 +54,14 @@ class Model(predict.Model):
             HeadImportance: `gradient` and `ablation`, each with a tensor [layers, heads] by kind of attention: "self",
             or "encoder", "decoder" and "cross".
         """
-        from qkv.exams.importance import head_importance
+        from qkv.exams.importance import head_importance, loss_task
 
-        read = self._reading("head_importance", files, changes)
+        read = self._reading("head_importance", files, changes, loss_task(self))
         return head_importance(self, [fspath(file) for file in files], read.data, ablation=ablation, examples=examples)
 
-    def _reading(self, who: str, files: tuple[str | PathLike[str], ...], changes: dict[str, Any]) -> Reading:
+    def _reading(
+        self, who: str, files: tuple[str | PathLike[str], ...], changes: dict[str, Any], task: type[Task] | None = None
+    ) -> Reading:
         """Return how files with correct answers are read: as in training, with changes."""
         from qkv.common.config import override
         from qkv.exams.evaluate import task_for
@@ -69,8 +72,8 @@ class Model(predict.Model):
         if wrong := [file for file in files if not isinstance(file, str | PathLike)]:
             raise UsageError(f"{who} takes the names of files, got {show(wrong[0])}")
         if self.place is None:
-            return Reading(override(task_for(self).default_data(self), changes))
-        return reading_for(self, self.place, changes, lambda _: None)
+            return Reading(override((task or task_for(self)).default_data(self), changes))
+        return reading_for(self, self.place, changes, lambda _: None, task=task)
 
 
 @wraps(predict.load)
