@@ -68,7 +68,6 @@ def test_a_head_that_was_built_to_look_back_is_found():
     first, last = found[0], found[-1]
     assert first.entropy < last.entropy  # the first head has the steepest slope
     assert first.shares["same"] > last.shares["same"]
-    expected = torch.softmax(torch.tensor([[0.0, -0.5], [-0.5, 0.0]]), -1)
     (head, _) = measured(model, [[2, 3]])[:2]
     slope = model.stack.position.slopes()[0]
     expected = torch.softmax(torch.tensor([0.0, -slope]), -1)

@@ -96,7 +96,7 @@ def explain(
             found += loaded.explain(first, second[0] if second else None, of=of, verb=verb, steps=steps)
             advance(len(first))
             if as_json or not (file and found.has_classes):
-                _print(found.found[done:], top, as_json)
+                _print(found.found[done:], top, as_json=as_json, first=not done)
     if not len(found):
         print_message("the model found nothing in these texts, so there is nothing to explain")
     if file and found.has_classes:
@@ -124,15 +124,17 @@ def _sides(source: Source, pair: bool, context: str | None, context_text: str | 
     return (item.texts for item in (pairs(source) if pair else source.items(pair=None)))
 
 
-def _print(some: Iterable[Explanation], top: int, as_json: bool) -> None:
+def _print(some: Iterable[Explanation], top: int, *, as_json: bool, first: bool) -> None:
     from qkv.cli.lines import json_line
     from qkv.insight.explanation_text import explanation_text
 
-    for one in some:
+    for number, one in enumerate(some):
         if as_json:
             print_line(json_line(one.to_dict()))
-        else:
-            show(partial(explanation_text, one, top))
+            continue
+        if number or not first:
+            print_line("")
+        show(partial(explanation_text, one, top))
 
 
 def _print_classes(found: Explanations, top: int, as_json: bool) -> None:

@@ -76,8 +76,8 @@ def _verb(model: Runner, asked: str | None) -> str:
     able = explainable(model)
     if not able:
         raise UsageError(
-            f"this {model.family} gives no answers that words could explain: a model that can "
-            f"{', '.join(BUILDERS)} is needed"
+            f"this {model.family} gives no answers that words could explain: a model that can classify, tag, answer, "
+            "fill, translate or continue a text is needed"
         )
     if asked is not None and asked not in able:
         raise unknown("verb of this model", asked, able)
