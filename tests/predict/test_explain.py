@@ -167,6 +167,20 @@ def test_sentences_of_a_text_are_translated_and_explained_one_by_one():
         model.explain(text, of="le chat")
 
 
+def test_each_word_of_a_translation():
+    model = make_translator("transformer-tiny")
+    text = "the small cat sees a dog"
+    whole = model.explain(text, of="le petit chat voit", steps=24)[0]
+    found = model.explain(text, of="le petit chat voit", each=True, steps=24)
+    assert [one.answer for one in found] == ["le", "petit", "chat", "voit"]
+    (ids,) = model.encode([text]).ids
+    (wanted,) = model.encode(["le petit chat voit"]).ids
+    end = float(model.logits([ids], [[model.config.start_id, *wanted[:-1]]])[0][-1].log_softmax(-1)[wanted[-1]])
+    assert sum(one.score for one in found) + end == pytest.approx(whole.score, abs=1e-3)
+    with pytest.raises(UsageError, match="only translations"):
+        make_reader("mlm").explain("the [MASK]", each=True)
+
+
 def test_causal_models_explain_labels_and_the_next_word():
     one = make_gpt("classify", labels=LABELS).explain(TEXT)[0]
     assert one.verb == "classify"

@@ -55,6 +55,7 @@ def explain(
             help="classify, tag, answer, fill, translate or next, for a model that can do several.", show_default=False
         ),
     ] = None,
+    each: Annotated[bool, typer.Option("--each", help="Explain each word of a translation by itself.")] = False,
     top: Annotated[int, typer.Option(help="Words to list, the most important ones first.")] = 10,
     steps: Annotated[
         int | None,
@@ -93,7 +94,7 @@ def explain(
         for part in parts:
             first, *second = (list(side) for side in zip(*part, strict=True))
             done = len(found)
-            found += loaded.explain(first, second[0] if second else None, of=of, verb=verb, steps=steps)
+            found += loaded.explain(first, second[0] if second else None, of=of, verb=verb, steps=steps, each=each)
             advance(len(first))
             if as_json or not (file and found.has_classes):
                 _print(found.found[done:], top, as_json=as_json, first=not done)

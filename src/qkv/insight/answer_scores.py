@@ -170,10 +170,12 @@ class TranslationAnswer(_OfSequence):
     Attributes:
         ids: its tokens, including the end.
         start_id: the token that starts it.
+        only: the places of the tokens that are scored, such as those of one word; None for all.
     """
 
     ids: tuple[int, ...]
     start_id: int
+    only: tuple[int, ...] | None = None
     scale: ClassVar[str] = "log-probability"
 
     @property
@@ -186,6 +188,8 @@ class TranslationAnswer(_OfSequence):
         """Shape: [B]."""
         ids = torch.tensor([i for answer in answers for i in answer.ids], device=hidden.states.device)
         each = model.logits(hidden, "lm").float().log_softmax(-1).gather(1, ids.unsqueeze(1)).squeeze(1)
+        counted = [float(a.only is None or place in a.only) for a in answers for place in range(len(a.ids))]
+        each = each * torch.tensor(counted, device=each.device)
         return each.new_zeros(len(answers)).index_add(0, hidden.layout.sequence_of, each)
 
 

@@ -34,7 +34,7 @@ font-variant-numeric:tabular-nums}
 """
 PAGE = """
 :root{color-scheme:light dark}
-body{margin:0;background:#fff;color:#1a1a1a}
+body{margin:0;background:#fff;color:#1a1a1a;font-family:system-ui,sans-serif}
 main{max-width:60rem;margin:0 auto;padding:1.5rem 1.2rem 4rem}
 @media (prefers-color-scheme:dark){body{background:#14171c;color:#e8e8e8}
 .qkv-explain{--for:96,145,255;--against:240,130,50}}

@@ -19,7 +19,7 @@ from qkv.insight.answer_scores import Answer
 from qkv.insight.explanation import Explanation, Explanations, WordEffect
 from qkv.insight.integrated_gradients import baseline_states, path_gradients, points
 from qkv.predict.batching import batches, pack
-from qkv.predict.explain_cases import BUILDERS, Case
+from qkv.predict.explain_cases import BUILDERS, Case, by_word
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.texts import check_texts
@@ -48,6 +48,7 @@ def explain(
     of: str | None = None,
     verb: str | None = None,
     steps: int | None = None,
+    each: bool = False,
     progress: Progress | None = None,
 ) -> Explanations:
     """Explain the answer to each text; see `Model.explain`."""
@@ -57,6 +58,8 @@ def explain(
     if steps is not None and not 1 <= steps <= 4096:
         raise UsageError(f"steps must be from 1 to 4096, got {steps}")
     cases = list(BUILDERS[_verb(model, verb)](model, texts, pairs, of))
+    if each:
+        cases = [part for case in cases for part in by_word(model, case)]
     found = _explained(model, cases, steps) if cases else []
     if progress is not None:
         progress(len(texts))

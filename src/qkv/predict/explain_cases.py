@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from qkv.common.errors import UsageError, unknown
 from qkv.data.iob import iob2, spans_of
 from qkv.insight.answer_scores import Answer, LabelAnswer, NumberAnswer, SpanAnswer, TokenAnswer, TranslationAnswer
+from qkv.predict.alignment import words_said
 from qkv.predict.answer import answer
 from qkv.predict.explain_reading import Read, Texts, read_texts, read_window
 from qkv.predict.finite import finite
@@ -190,6 +191,19 @@ def translated(model: Runner, texts: Texts, pairs: Texts | None, of: str | None)
                 read = Read(number, (cleaned[number],), whole.ids, whole.segments, whole.words, whole.word_of)
                 yield Case(read, "translate", said, TranslationAnswer(ids, model.config.start_id))
             shift += len(piece.text) + len(piece.space)
+
+
+def by_word(model: Runner, case: Case) -> Iterator[Case]:
+    """Split the case of a translation into one for each of its words, given the words before it."""
+    if not isinstance(case.answer, TranslationAnswer):
+        raise UsageError(f"only translations are explained word by word, and this model can {case.verb}")
+    assert model.tokenizer is not None
+    words = case.said.split()
+    of = words_said(model.tokenizer, list(case.answer.ids))
+    for number, word in enumerate(words):
+        only = tuple(place for place, owner in enumerate(of) if owner == number)
+        if only:
+            yield replace(case, said=word, answer=replace(case.answer, only=only))
 
 
 def _translation(model: Runner, text: str) -> tuple[tuple[int, ...], str]:

@@ -275,6 +275,7 @@ class Model(Runner):
         of: str | None = None,
         verb: str | None = None,
         steps: int | None = None,
+        each: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> Explanations:
         """Show the words behind a label, a tag, an answer, a fill-in, a translation or the next word.
@@ -288,6 +289,7 @@ class Model(Runner):
             of: explain this label, word, translation or piece of a context instead of what the model says.
             verb: classify, tag, answer, fill, translate or next, for a model that can do several.
             steps: points of the integral. None takes as many as the completeness check needs, at most 384.
+            each: explain each word of a translation by itself, given the words before it.
             progress: called with the number of texts when they are done.
 
         Returns:
@@ -295,7 +297,7 @@ class Model(Runner):
         """
         first = [texts] if isinstance(texts, str) else texts
         second = [pairs] if isinstance(pairs, str) else pairs
-        return explain(self, first, second, of=of, verb=verb, steps=steps, progress=progress)
+        return explain(self, first, second, of=of, verb=verb, steps=steps, each=each, progress=progress)
 
     def heads(self, texts: str | Sequence[str]) -> list[HeadNumbers]:
         """Measure what each attention head does: entropy, distance, and which tokens it looks at.
