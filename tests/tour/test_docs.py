@@ -145,7 +145,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
         for line, verb in zip(lines, verbs, strict=True)
     ]
     for line, process in zip(lines, started, strict=True):
-        answer, said = process.communicate(timeout=120)
+        answer, said = process.communicate(timeout=300)
         assert process.returncode == 0, f"{line}: {said}"
         assert answer.strip() or "--out" in line, f"{line} printed nothing"
 
