@@ -135,11 +135,23 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
     lines = [line for line in commands(README) if line.split()[1] not in TRAINING]
     verbs = [shlex.split(line)[1] for line in lines]
-    assert set(verbs) == {"info", "embed", "similar", "cluster", "search", "quantize", *readers}
+    assert set(verbs) == {
+        "info",
+        "embed",
+        "similar",
+        "cluster",
+        "search",
+        "explain",
+        "heads",
+        "layers",
+        "quantize",
+        *readers,
+    }
     readers["classify"].save(tmp_path / "small", dtype="int8")  # as `qkv quantize` does, but before its readers start
 
     def words(line: str, verb: str) -> list[str]:
-        folder = str(tmp_path / verb if verb in readers else bert_folder)
+        able = "classify" if verb == "explain" else verb
+        folder = str(tmp_path / able if able in readers else bert_folder)
         return [folder if word == "FOLDER" else word for word in shlex.split(line)]
 
     started = [
@@ -154,7 +166,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
         for line, verb in zip(lines, verbs, strict=True)
     ]
     for line, process in zip(lines, started, strict=True):
-        answer, said = process.communicate(timeout=120)
+        answer, said = process.communicate(timeout=300)
         assert process.returncode == 0, f"{line}: {said}"
         assert answer.strip() or "--out" in line, f"{line} printed nothing"
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import completion, glue, reading, runs, shrinking, threads, vectors
+from qkv.cli import completion, explain, glue, measures, reading, runs, shrinking, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -29,6 +29,8 @@ app.add_typer(vectors.app)
 app.add_typer(glue.app)
 app.add_typer(runs.app)
 app.add_typer(shrinking.app)
+app.add_typer(explain.app)
+app.add_typer(measures.app)
 
 
 def _version(asked: bool) -> None:

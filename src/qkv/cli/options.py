@@ -49,7 +49,7 @@ DEVICE = typer.Option(
 
 
 @contextmanager
-def progress(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar for long work, or for work of unknown length (None)."""
-    with Bar(what, total=total, long=total is None or total >= 64) as bar:
+def progress(total: int | None, what: str, long: int = 64) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar for long work, from `long` on, or for work of unknown length (None)."""
+    with Bar(what, total=total, long=total is None or total >= long) as bar:
         yield bar.add

@@ -12,6 +12,7 @@ from qkv.native import library
 from qkv.nn import kernels
 from qkv.nn.attention import PassContext
 from qkv.nn.feedforward import ACTIVATIONS
+from qkv.nn.gates import has_gates
 from qkv.nn.positions import NoPosition, RotaryPlacement, RotaryPosition
 from qkv.nn.stack import Stack
 from qkv.nn.tap import recorders
@@ -94,7 +95,11 @@ class NativeEngine:
 
     def _can_run(self, x: Tensor, context: PassContext) -> bool:
         plain = not x.is_cuda and x.dtype == torch.float32 and context.cache is None and context.memory is None
-        unwatched = not recorders() and not any(m._forward_hooks or m._forward_pre_hooks for m in self._modules)
+        unwatched = (
+            not recorders()
+            and not has_gates()
+            and not any(m._forward_hooks or m._forward_pre_hooks for m in self._modules)
+        )
         parts = self._find_parts()
         same = all(old is new for old, new in zip(self._parts, parts, strict=True))
         automatic = all(

@@ -1,6 +1,6 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2) over ragged rows.
 
-x_TD ──► q_TNH ──┐                      ┌─► tap (watch here) ─► kernel ─► out_TD
+x_TD ──► q_TNH ──┐                      ┌─► tap (watch here) ─► kernel ─► gate ─► out_TD
 x_TD ──► k_TKH ──┼─► placement (turn) ──┤
 x_TD ──► v_TKH ──┘        └► cache ─────┘
 """
@@ -18,6 +18,7 @@ from qkv.common.ragged import Ragged
 from qkv.common.rows import Rows
 from qkv.nn import kernels
 from qkv.nn.cache import KeyValueCache
+from qkv.nn.gates import gate
 from qkv.nn.kernels import Call
 from qkv.nn.linear import Linear
 from qkv.nn.positions import Place, Placement
@@ -139,7 +140,7 @@ class SelfAttention(_Attention):
             window=self.window,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out(placement.attend(call, self._run).flatten(1))
+        return self.out(gate(self, layer, placement.attend(call, self._run), call.queries).flatten(1))
 
     @property
     def narrows(self) -> bool:
@@ -180,4 +181,4 @@ class CrossAttention(_Attention):
         dropout = self.dropout if self.training else 0.0
         q = self._heads(self.q(x))
         call = Call(q=q, k=k, v=v, queries=askers, keys=memory.layout, scale=self.scale, dropout=dropout)
-        return self.out(self._run(call).flatten(1))
+        return self.out(gate(self, layer, self._run(call), call.queries).flatten(1))

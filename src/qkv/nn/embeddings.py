@@ -62,7 +62,10 @@ class TextEmbeddings(nn.Module):
 
     def forward(self, batch: Tokens, place: Place) -> Tensor:
         """Shape: [T] -> [T, D]."""
-        x = self.token(batch.ids)
+        return self.complete(self.token(batch.ids), batch, place)
+
+    def complete(self, x: Tensor, batch: Tokens, place: Place) -> Tensor:
+        """Add everything else to rows of the token table; `batch` holds all but the ids. Shape: [T, E] -> [T, D]."""
         if self.scale != 1.0:
             x = x * self.scale
         if self.segment is not None:

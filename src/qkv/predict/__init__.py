@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qkv.insight.explanation import Explanation, Explanations
 from qkv.predict.answer import Answer
 from qkv.predict.batching import TOKENS_PER_BATCH
 from qkv.predict.classify import Label
@@ -17,6 +18,8 @@ __all__ = [
     "Answer",
     "Choice",
     "Entity",
+    "Explanation",
+    "Explanations",
     "Label",
     "Model",
     "Translation",

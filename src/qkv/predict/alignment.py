@@ -92,11 +92,11 @@ def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tens
     if not bool(real.any()):
         return []
     best = weights_LS[:, : len(words)].masked_fill(~real, -1.0).argmax(-1).tolist()
-    said = zip(best, _words_said(tokenizer, ids), strict=True)
+    said = zip(best, words_said(tokenizer, ids), strict=True)
     return sorted({(words[source], target) for source, target in said if target >= 0})
 
 
-def _words_said(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
+def words_said(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
     """Return the word number of each token, -1 for a token without visible text."""
     found, before = [], ""
     for count in range(1, len(ids) + 1):

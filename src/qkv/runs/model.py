@@ -15,6 +15,9 @@ from qkv.common.errors import UsageError, show
 
 if TYPE_CHECKING:
     from qkv.evaluation.score import Score
+    from qkv.exams.importance import HeadImportance
+    from qkv.runs.trained_on import Reading
+    from qkv.tasks.base import Task
 
 
 class Model(predict.Model):
@@ -31,20 +34,46 @@ class Model(predict.Model):
             beam: the beam size of a translator; 4 if None.
             changes: how to read the files: keys of [data] in a recipe, for example `label="stars"`.
         """
+        from qkv.exams.evaluate import evaluate
+
+        read = self._reading("evaluate", files, changes)
+        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, ends=read.ends)
+
+    def head_importance(
+        self, *files: str | PathLike[str], ablation: bool = True, examples: int = 256, **changes: Any
+    ) -> HeadImportance:
+        """Measure how much each attention head matters to the loss on files (Michel et al. 2019).
+
+        Args:
+            files: files with the correct answers, as for `evaluate`.
+            ablation: also remove one head after the other, which takes a pass over the examples for each.
+            examples: how many examples to read from the start of the files.
+            changes: how to read the files: keys of [data] in a recipe.
+
+        Returns:
+            HeadImportance: `gradient` and `ablation`, each with a tensor [layers, heads] by kind of attention: "self",
+            or "encoder", "decoder" and "cross".
+        """
+        from qkv.exams.importance import head_importance, loss_task
+
+        read = self._reading("head_importance", files, changes, loss_task(self))
+        return head_importance(self, [fspath(file) for file in files], read.data, ablation=ablation, examples=examples)
+
+    def _reading(
+        self, who: str, files: tuple[str | PathLike[str], ...], changes: dict[str, Any], task: type[Task] | None = None
+    ) -> Reading:
+        """Return how files with correct answers are read: as in training, with changes."""
         from qkv.common.config import override
-        from qkv.exams.evaluate import evaluate, task_for
+        from qkv.exams.evaluate import task_for
         from qkv.runs.trained_on import Reading, reading_for
 
         if not files:
-            raise UsageError("evaluate needs a file with the correct answers")
+            raise UsageError(f"{who} needs a file with the correct answers")
         if wrong := [file for file in files if not isinstance(file, str | PathLike)]:
-            raise UsageError(f"evaluate takes the names of files, got {show(wrong[0])}")
+            raise UsageError(f"{who} takes the names of files, got {show(wrong[0])}")
         if self.place is None:
-            data = task_for(self).default_data(self)
-            read = Reading(override(data, changes))
-        else:
-            read = reading_for(self, self.place, changes, lambda _: None)
-        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, ends=read.ends)
+            return Reading(override((task or task_for(self)).default_data(self), changes))
+        return reading_for(self, self.place, changes, lambda _: None, task=task)
 
 
 @wraps(predict.load)

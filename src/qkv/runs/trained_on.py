@@ -18,6 +18,7 @@ from qkv.data.tables import as_column, find_format, open_table
 from qkv.exams.evaluate import task_for
 from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
+from qkv.tasks.base import Task
 
 READING = "reading.json"
 TABLE = "reading"
@@ -68,7 +69,14 @@ def fitting(known: Mapping[str, str], files: Sequence[str], say: Say) -> dict[st
     return dict(known)
 
 
-def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say, files: Sequence[str] = ()) -> Reading:
+def reading_for(
+    model: Model,
+    folder: str,
+    changes: Mapping[str, Any],
+    say: Say,
+    files: Sequence[str] = (),
+    task: type[Task] | None = None,
+) -> Reading:
     """Return how to read files for the model in a folder.
 
     Columns are those of training if the files have them. The text of a language model is split as in recipe.toml.
@@ -79,8 +87,9 @@ def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say,
         changes: keys of [data] to change, with or without "data.".
         say: prints a line for the user.
         files: the files to read.
+        task: the task that reads them; None for the one that scores the model.
     """
-    task, changes = task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
+    task, changes = task or task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
     if not task.reads_windows:
         known = {key: value for key, value in trained_columns(folder).items() if key not in changes}
         return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."))
