@@ -49,7 +49,7 @@ def test_capturing_changes_nothing_and_finds_every_attention(name, kernel):
             torch.testing.assert_close(one.sum(-1), torch.ones(one.shape[:-1]))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "rnn-base"])
 def test_weights_reproduce_the_output_of_each_attention(name):
     config, model = model_of(name)
     said = {}

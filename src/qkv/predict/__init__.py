@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qkv.insight.look import Look
 from qkv.predict.answer import Answer
 from qkv.predict.batching import TOKENS_PER_BATCH
 from qkv.predict.classify import Label
@@ -18,6 +19,7 @@ __all__ = [
     "Choice",
     "Entity",
     "Label",
+    "Look",
     "Model",
     "Translation",
     "build",
