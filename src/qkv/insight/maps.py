@@ -47,11 +47,12 @@ def layer_maps(part: Part, stored: set[int]) -> Iterator[LayerMaps]:
 
 
 def chosen(number: int, room: int, first: int) -> set[int]:
-    """Choose the layers to store where not all fit: `first`, and the others evenly from the last to the first."""
-    if room >= number:
-        return set(range(number))
-    spread = [round(i * (number - 1) / max(room - 2, 1)) for i in range(room - 1)][::-1]
-    return set([first, *(layer for layer in spread if layer != first)][:room])
+    """Choose the layers to store where not all fit: evenly from the first to the last, with `first` among them."""
+    if room >= number or room < 1:
+        return set(range(number if room > 0 else 0))
+    spread = {round(i * (number - 1) / max(room - 1, 1)) for i in range(room)}
+    nearest = min(spread, key=lambda layer: abs(layer - first))
+    return spread - {nearest} | {first}
 
 
 def projections(call: Call) -> Tensor:

@@ -22,7 +22,8 @@ def png(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str
     values = table(weights, rows, columns)
     figures = need("matplotlib.figure", "writing a PNG", "matplotlib")
     colours = need("matplotlib.colors", "writing a PNG", "matplotlib")
-    size = [min(max(CELL * count + 1.6, 3.0), 24.0) for count in (len(columns), len(rows))]
+    least = (max(3.0, 0.085 * len(title) + 0.4), 2.0)  # inches: the title must fit
+    size = [min(max(CELL * len(names) + 1.6, low), 24.0) for names, low in zip((columns, rows), least, strict=True)]
     figure = figures.Figure(figsize=size, dpi=DPI, layout="constrained", facecolor=GROUND)
     axes = figure.add_subplot()
     shades = colours.LinearSegmentedColormap.from_list("weight", [GROUND, DEEP])

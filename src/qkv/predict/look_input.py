@@ -74,7 +74,10 @@ def _text(model: Runner, tokenizer: TextTokenizer, text: str, second: str | None
     if mask is not None:
         text = spelled(text, tokenizer.token_of(mask) or "", tokenizer)
     encoded = model.encode([text], None if second is None else [second])
-    ids, segments = _some(encoded.ids[0]), None
+    ids, segments = encoded.ids[0], None
+    if model.family == "gpt" and ids[-1:] == [tokenizer.specials.get("end")]:
+        ids = ids[:-1]  # what comes next is the question
+    _some(ids)
     if getattr(model.config, "num_segments", 0) > 1:
         segments = encoded.segments
     check_ids(model.config, [ids], None, segments)

@@ -9,17 +9,20 @@ function bytes(id) {
 
 async function unpacked(block) {
   if (block === null) return null;
-  const text = atob(block.textContent);
-  const raw = new Uint8Array(text.length);
-  for (let i = 0; i < raw.length; i++) raw[i] = text.charCodeAt(i);
+  const raw = Uint8Array.fromBase64?.(block.textContent) ?? fromText(atob(block.textContent));
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+function fromText(text) {
+  const raw = new Uint8Array(text.length);
+  for (let i = 0; i < raw.length; i++) raw[i] = text.charCodeAt(i);
+  return raw;
+}
+
 // Float16 to float32 (IEEE 754): sign, 5 bits of exponent, 10 bits of fraction.
-function halves(found) {
-  const words = new Uint16Array(found.buffer);
-  return Float32Array.from(words, (word) => {
+function halves(found, start, count) {
+  return Float32Array.from(new Uint16Array(found.buffer, 2 * start, count), (word) => {
     const exponent = (word >> 10) & 31, fraction = word & 1023;
     if (exponent === 31) return fraction ? NaN : word >> 15 ? -Infinity : Infinity;
     const size = exponent ? (1024 + fraction) * 2 ** (exponent - 25) : fraction * 2 ** -24;

@@ -1,5 +1,5 @@
 // The head view: two columns of tokens, and lines between them (Vig 2019).
-const ROW = 22, PAD = 8, FAINTEST = 0.01, MOST_LINES = 4000;
+const ROW = 22, PAD = 8, FAINTEST = 0.01, MOST_LINES = 1500;
 const headView = one("#heads .view");
 let pointed = null; // {side, index} of the token under the pointer
 const headScroll = scroller(headView, paintHeads);
@@ -56,6 +56,7 @@ function token(brush, seen, name, x, index, width, align, bold) {
 }
 
 // The smallest stored byte that is drawn: no line fainter than a share of the strongest, and not more than can be seen.
+// Where very many weights are equal, every so many of them is drawn.
 function threshold(drawn, chosen) {
   const { rows, columns } = part(), counts = new Uint32Array(256);
   for (const i of drawn) {
@@ -65,10 +66,12 @@ function threshold(drawn, chosen) {
       else for (let j = 0; j < columns.length; j++) counts[maps[start + j]]++;
     }
   }
-  let lowest = 255, lines = 0;
-  const strongest = counts.findLastIndex((count) => count > 0);
-  while (lowest > 1 && lines + counts[lowest] <= MOST_LINES && weightOf[lowest] > FAINTEST * weightOf[strongest]) lines += counts[lowest--];
-  return { lowest, most: Math.max(weightOf[strongest], 0.02) };
+  const strongest = counts.findLastIndex((count) => count > 0), floor = FAINTEST * weightOf[strongest];
+  let lowest = 256, lines = 0;
+  while (lowest > 1 && lines < MOST_LINES && weightOf[lowest - 1] > floor) lines += counts[--lowest];
+  const spare = lines - MOST_LINES;
+  const every = spare > 0 ? Math.ceil(counts[lowest] / Math.max(counts[lowest] - spare, 1)) : 1;
+  return { lowest, every, passed: 0, most: Math.max(weightOf[strongest], 0.02) };
 }
 
 function lines(brush, seen, i, head, chosen, faintest, left, right) {
@@ -78,14 +81,26 @@ function lines(brush, seen, i, head, chosen, faintest, left, right) {
   for (let j = 0; j < columns.length; j++) {
     if (chosen?.side === 1 && j !== chosen.index) continue;
     if (maps[start + j] < faintest.lowest) continue;
+    if (maps[start + j] === faintest.lowest && faintest.passed++ % faintest.every) continue;
     const weight = weightOf[maps[start + j]] / faintest.most;
+    const line = clipped(left, middle(i) - seen.y, right, middle(j) - seen.y, seen.height);
+    if (line === null) continue;
     brush.globalAlpha = chosen === null ? weight * 0.8 : 0.15 + 0.85 * weight;
     brush.lineWidth = 1 + 2.5 * weight;
     brush.beginPath();
-    brush.moveTo(left, middle(i) - seen.y);
-    brush.lineTo(right, middle(j) - seen.y);
+    brush.moveTo(line[0], line[1]);
+    brush.lineTo(line[2], line[3]);
     brush.stroke();
   }
+}
+
+// Keep the part of a line between 0 and the height: a canvas takes its time over lines that are mostly outside.
+function clipped(x1, y1, x2, y2, height) {
+  const low = -ROW, high = height + ROW;
+  if (Math.max(y1, y2) < low || Math.min(y1, y2) > high) return null;
+  const at = (y) => x1 + ((x2 - x1) * (y - y1)) / (y2 - y1);
+  const end = (x, y) => y < low ? [at(low), low] : y > high ? [at(high), high] : [x, y];
+  return [...end(x1, y1), ...end(x2, y2)];
 }
 
 // Shade the tokens on the other side of the chosen one by their weight.

@@ -78,8 +78,13 @@ async function start() {
   setUpAnswers();
   await draw();
   await setUpPicture();
-  const redraw = () => { drawHeads(); drawMatrix(); };
-  new ResizeObserver(redraw).observe(one("main"));
+  let width = one("main").clientWidth;
+  new ResizeObserver(() => {
+    if (one("main").clientWidth === width) return;
+    width = one("main").clientWidth;
+    drawHeads();
+    drawMatrix();
+  }).observe(one("main"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); drawModel(); draw(); });
 }
 

@@ -64,15 +64,13 @@ async function scores(layer, head, row) {
   const { name, rows, columns, heads, steps } = part();
   const packed = await bytes(`${name}-qk-${layer}`);
   if (packed === null) return null;
-  const both = halves(packed), { kv, width, causal, window: reach } = steps;
-  const start = (row * heads + head) * width, q = both.subarray(start, start + width);
+  const { kv, width, causal, window: reach } = steps;
+  const q = halves(packed, (row * heads + head) * width, width);
   const first = rows.length * heads * width, shared = Math.floor(head / (heads / kv));
-  const keys = columns.map((_, j) => both.subarray(first + (j * kv + shared) * width, first + (j * kv + shared + 1) * width));
+  const keys = columns.map((_, j) => halves(packed, first + (j * kv + shared) * width, width));
   const raw = keys.map((key) => key.reduce((sum, value, d) => sum + value * q[d], 0));
   const packedBias = await bytes(`${name}-bias-${layer}`);
-  const all = packedBias === null ? null : halves(packedBias);
-  const at = (head * rows.length + row) * columns.length;
-  const bias = all === null ? null : all.subarray(at, at + columns.length);
+  const bias = packedBias === null ? null : halves(packedBias, (head * rows.length + row) * columns.length, columns.length);
   const visible = (j) => {
     const distance = j - row - (columns.length - rows.length) * (causal ? 1 : 0);
     return distance <= (causal ? 0 : reach ?? Infinity) && distance >= -(reach ?? Infinity);
