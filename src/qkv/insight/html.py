@@ -146,8 +146,10 @@ def _labels(names: list[str]) -> list[str]:
 
 
 def _label(name: str) -> str:
-    """Return a token as one line: spaces show as dots, control and bidi characters as escapes."""
-    return one_line(name.replace(" ", "·")) or "·"
+    """Return a token as one line: a space at its ends is a dot, control and bidi characters are escapes."""
+    inner = name.strip(" ")
+    before, after = len(name) - len(name.lstrip(" ")), len(name) - len(name.rstrip(" "))
+    return one_line("·" * before + inner + "·" * after * bool(inner)) or "·"
 
 
 def _shortened(text: str, limit: int = 600) -> str:

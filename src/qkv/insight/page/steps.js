@@ -1,5 +1,6 @@
 // q·k, scaling and softmax of one query, number by number.
 const SHOWN = 16; // keys in the table
+let stepsAsked = 0;
 
 async function drawSteps() {
   const { rows, columns, steps, heads, same } = part();
@@ -10,12 +11,14 @@ async function drawSteps() {
   one("#steps details").hidden = true;
   const scale = steps.scales?.[layer];
   if (scale === undefined) {
+    stepsAsked++;
     const stored = Object.keys(steps.scales ?? {});
     lead.textContent = stored.length ? `q and k are stored for layer ${stored.join(", ")} only.` : "The scores of this attention are not one product of q and k.";
     return;
   }
+  const asked = ++stepsAsked;
   const found = await scores(layer, head, row);
-  if (found === null || state.layer !== layer) return;
+  if (found === null || asked !== stepsAsked) return; // another change came in between
   const { q, keys, raw, bias, score, power, weight } = found;
   lead.textContent = `${rows[row]} asks with q, and each token answers with k: here in layer ${layer}, head ${head}, with ${q.length} numbers each. `
     + `q·k is multiplied by ${number(scale)}${bias ? ", the position scheme adds its bias," : ""} and the softmax turns the scores into weights that sum to 1.`
