@@ -126,7 +126,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
     lines = [line for line in commands(README) if line.split()[1] not in TRAINING]
     verbs = [shlex.split(line)[1] for line in lines]
-    assert set(verbs) == {"info", "embed", "similar", "cluster", "search", *readers}
+    assert set(verbs) == {"info", "embed", "similar", "cluster", "search", "look", *readers}
 
     def words(line: str, verb: str) -> list[str]:
         folder = str(tmp_path / verb if verb in readers else bert_folder)

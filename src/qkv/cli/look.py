@@ -30,7 +30,7 @@ def look(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TARGET]",
+            metavar="TARGET",
             help="For a translator, the translation; by default its own. For an encoder, the second text of a pair.",
             show_default=False,
         ),

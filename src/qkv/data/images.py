@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
@@ -69,6 +71,11 @@ def read_image(file: str, *, channels: int, size: int) -> NDArray[np.uint8]:
     if (side, side) != (size, size) or left or top:
         square = square.resize((size, size), box=(left, top, left + side, top + side))
     return np.array(np.atleast_3d(np.asarray(square)).transpose(2, 0, 1), order="C")
+
+
+def scaled(pixels: NDArray[Any]) -> Tensor:
+    """Scale pixels from 0 to 255 to numbers from -1 to 1, in training and prediction."""
+    return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
 
 
 def _from_folder(folder: str) -> Rows:

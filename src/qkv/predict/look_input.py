@@ -10,13 +10,12 @@ import torch
 
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import UsageError
-from qkv.data.images import read_image
+from qkv.data.images import read_image, scaled
 from qkv.insight.look import Picture
 from qkv.predict.batching import check_ids, position_limit
 from qkv.predict.fill import spelled
 from qkv.predict.runner import Runner
 from qkv.predict.translate import best_path
-from qkv.tasks.image import scaled
 from qkv.tokenizers.text import TextTokenizer
 
 
