@@ -60,6 +60,11 @@ function scroller(view, paint) {
   };
 }
 
+// Scroll so that a place is seen.
+function reveal(view, y) {
+  if (y < view.scrollTop + 12 || y > view.scrollTop + view.clientHeight - 12) view.scrollTop = y - view.clientHeight / 2;
+}
+
 // Write a token into a width; `align` is left or right of x. A token never turns its neighbours around.
 function write(brush, text, x, y, width, align) {
   brush.direction = "ltr";

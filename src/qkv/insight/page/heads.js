@@ -142,17 +142,14 @@ headView.addEventListener("click", (event) => {
 headView.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (event.key === "Escape") change({ row: -1 });
-  else if (step) moveRow(step, headView, middle);
+  else if (step) moveRow(step);
   else return;
   event.preventDefault();
 });
 
-function moveRow(step, view, place) {
-  const row = Math.min(Math.max(state.row + step, 0), part().rows.length - 1);
+function moveRow(step) {
   pointed = null;
-  change({ row });
-  const y = place(row);
-  if (y < view.scrollTop + 2 * ROW || y > view.scrollTop + view.clientHeight - 2 * ROW) view.scrollTop = y - view.clientHeight / 2;
+  change({ row: Math.min(Math.max(state.row + step, 0), part().rows.length - 1) });
 }
 
 function drawChips() {

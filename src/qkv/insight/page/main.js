@@ -41,6 +41,9 @@ async function change(wanted) {
   const { part: _, ...rest } = wanted;
   Object.assign(state, rest);
   await draw();
+  if (state.row < 0 || wanted.row === undefined) return;
+  reveal(headView, middle(state.row));
+  reveal(matrixView, marginTop + (state.row + 0.5) * cell);
 }
 
 async function draw() {

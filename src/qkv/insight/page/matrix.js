@@ -142,8 +142,7 @@ matrixView.addEventListener("keydown", (event) => {
     const row = Math.min(Math.max(state.row + down, 0), rows.length - 1), column = Math.min(Math.max(state.column + across, 0), columns.length - 1);
     under = null;
     change({ row, column });
-    const x = marginLeft + column * cell, y = marginTop + row * cell;
-    if (y - matrixView.scrollTop < marginTop || y + cell > matrixView.scrollTop + matrixView.clientHeight) matrixView.scrollTop = y - matrixView.clientHeight / 2;
+    const x = marginLeft + column * cell;
     if (x - matrixView.scrollLeft < marginLeft || x + cell > matrixView.scrollLeft + matrixView.clientWidth) matrixView.scrollLeft = x - matrixView.clientWidth / 2;
   } else return;
   event.preventDefault();
