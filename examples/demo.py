@@ -12,10 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 import qkv
-from qkv.common.batch import Pairs, Tokens
-from qkv.insight.capture import capture
-from qkv.insight.svg import save
-from qkv.insight.terminal import heatmap
 
 RUN = Path("runs/phrasebook")
 SENTENCES = [
@@ -57,19 +53,11 @@ def translate(model: qkv.Model) -> None:
 
 def show_attention(model: qkv.Model) -> None:
     """Show which English tokens each French token attends to, in the last layer of the decoder."""
-    assert model.tokenizer is not None
-    french = model.translate([SHOWN])
-    source, target = model.tokenizer.encode([SHOWN]).ids[0], model.tokenizer.encode(french).ids[0]
-    read = [model.config.start_id, *target[:-1]]
-    with capture(model.module) as found:
-        model.module(Pairs(Tokens.of([source], device=model.device), Tokens.of([read], device=model.device)))
-    name = max(name for name in found.weights() if "cross" in name)
-    weights = found.weights()[name][0].mean(0)  # over the heads
-    rows, columns = ([model.tokenizer.token_of(i) or "" for i in ids] for ids in (target, source))
-    console.print(f"\nWhat each French token (row) attends to in the English sentence ({name}):")
-    console.print(heatmap(weights, rows, columns))
-    save(RUN / "attention.svg", weights, rows, columns, title=SHOWN)
-    console.print(f"The same as an SVG: {RUN / 'attention.svg'}")
+    seen = model.look(SHOWN)
+    console.print("\nWhat each French token (row) attends to in the English sentence:")
+    console.print(seen.heatmap(layer=-1))
+    console.print(f"The same as an SVG: {seen.save(RUN / 'attention.svg', layer=-1)}")
+    console.print(f"Every layer and head, on a page: {seen.save(RUN / 'look.html')}")
 
 
 def main() -> None:
@@ -82,6 +70,7 @@ def main() -> None:
     command = shutil.which("qkv", path=str(Path(sys.executable).parent)) or f"{sys.executable} -m qkv"
     console.print("\nNow try:")
     console.print(f"  {command} translate {RUN} 'The old man has lost his keys.'", soft_wrap=True)
+    console.print(f"  {command} look {RUN} 'We sold the old house.' --html look.html", soft_wrap=True)
     console.print(f"  {command} info {RUN}", soft_wrap=True)
     console.print(f"  {command} train translate --set data.train=[your.en,your.fr]", soft_wrap=True, markup=False)
 

@@ -10,7 +10,7 @@
 load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
 finetune, train               training: a model folder on your table; any recipe, with your own parts
 Model                         what `load` returns; `help(qkv.Model)` lists its verbs
-Label, Entity, Answer, Choice, Translation, Explanation
+Label, Entity, Answer, Choice, Translation, Explanation, Look
                               the answers of the verbs
 QkvError, UsageError          errors: something failed; something was asked for that is not there
 """
@@ -24,7 +24,7 @@ from qkv.version import __version__
 
 if TYPE_CHECKING:
     from qkv.common.errors import QkvError, UsageError
-    from qkv.predict import Answer, Choice, Entity, Explanation, Explanations, Label, Translation, info, save
+    from qkv.predict import Answer, Choice, Entity, Explanation, Explanations, Label, Look, Translation, info, save
     from qkv.runs.finetune import finetune
     from qkv.runs.model import Model, build, load
     from qkv.runs.train import train
@@ -36,6 +36,7 @@ __all__ = [
     "Explanation",
     "Explanations",
     "Label",
+    "Look",
     "Model",
     "QkvError",
     "Translation",
@@ -58,6 +59,7 @@ _PLACES = {
         "Explanation",
         "Explanations",
         "Label",
+        "Look",
         "Translation",
         "info",
         "save",

@@ -4,16 +4,21 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from qkv.common.batch import Tokens
+from qkv.common.batch import Pairs, Tokens
 from qkv.common.errors import UsageError
-from qkv.insight.capture import capture
+from qkv.decoding.config import DecodingConfig
+from qkv.decoding.generate import generate
+from qkv.insight.capture import capture, one_head, weights_of
 from qkv.models import catalogue
+from qkv.models.position import POSITIONS
 from qkv.nn import kernels
+from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.cache import KeyValueCache
-from qkv.nn.tap import Tap, recorders
+from qkv.nn.recurrent import SegmentAttention
+from qkv.nn.tap import Tap, recorders, recording
 from tests.contracts.entries import LENGTHS, batch_for, make, shrink
 
-NAMES = ["transformer-base", "t5-small", "gpt2", "bert-base", "vit-b16"]
+NAMES = ["rnn-base", "transformer-base", "t5-small", "gpt2", "bert-base", "vit-b16"]
 
 
 def model_of(name, **changes):
@@ -35,7 +40,8 @@ def test_capturing_changes_nothing_and_finds_every_attention(name, kernel):
     with capture(model) as found:
         watched = model(batch).states
     assert torch.equal(plain, watched)
-    taps = {path.removesuffix(".tap") for path, module in model.named_modules() if isinstance(module, Tap)}
+    attentions = (SelfAttention, CrossAttention, SegmentAttention)
+    taps = {path for path, module in model.named_modules() if isinstance(module, attentions)}
     assert set(found.weights()) == taps
     for weights in found.weights().values():
         for one in weights:
@@ -43,7 +49,7 @@ def test_capturing_changes_nothing_and_finds_every_attention(name, kernel):
             torch.testing.assert_close(one.sum(-1), torch.ones(one.shape[:-1]))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "rnn-base"])
 def test_weights_reproduce_the_output_of_each_attention(name):
     config, model = model_of(name)
     said = {}
@@ -189,3 +195,104 @@ def test_a_tap_does_not_break_a_compiled_graph():
 
     compiled = torch.compile(Watched(), backend="eager", fullgraph=True)
     assert compiled(torch.zeros(2)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_is_the_same_bit_for_bit_while_it_is_watched(name):
+    config = shrink(catalogue.preset(name), dropout=0.2)
+    model, batch = make(config, train=True), batch_for(config)
+
+    def learned():
+        torch.manual_seed(5)
+        model.zero_grad()
+        states = model(batch).states
+        states.square().sum().backward()
+        return [states.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+    plain = learned()
+    with capture(model) as found:
+        watched = learned()
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
+    for weights in found.weights().values():
+        for one in weights:
+            torch.testing.assert_close(one.sum(-1), torch.ones(one.shape[:-1]))  # before dropout
+
+
+@pytest.mark.parametrize("name", ["bert-base", "vit-b16"])
+def test_a_head_that_reads_one_row_gets_the_same_bits_while_all_rows_are_watched(name):
+    config, model = model_of(name, heads=["classify"])
+    batch = batch_for(config)
+    plain = model.logits(model.states_for(batch, "classify"), "classify")
+    with capture(model) as found:
+        watched = model.logits(model.states_for(batch, "classify"), "classify")
+    assert torch.equal(plain, watched)
+    with capture(model) as whole:
+        model(batch)
+    for weights, others in zip(found.weights().values(), whole.weights().values(), strict=True):
+        for one, other in zip(weights, others, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", ["rnn-base", "transformer-base", "t5-small", "gpt2"])
+def test_a_search_is_the_same_bit_for_bit_while_it_is_watched(name, beam):
+    _, model = model_of(name)
+
+    def said():
+        start = model.start(Tokens.of([[4, 5, 6, 7], [8, 9]]))
+        first = start.first if name == "gpt2" else torch.tensor([0, 0])
+        found = generate(start, first, end_id=1, max_lengths=[6, 6], config=DecodingConfig(beam=beam))
+        return [(one.ids, one.scores, one.score) for several in found for one in several]
+
+    plain = said()
+    with capture(model) as found:
+        watched = said()
+    assert plain == watched
+    assert found.weights()
+
+
+def test_each_step_of_a_greedy_search_attends_as_the_whole_path_does():
+    _, model = model_of("transformer-base")
+    source, seen = Tokens.of([[4, 5, 6, 7]]), []
+
+    class Steps:
+        def begin(self, tap, layer):
+            pass
+
+        def add(self, tap, call):
+            if tap is model.decoder.blocks[-1].cross.part.tap:
+                seen.append(kernels.weights(call)[0])
+
+    with recording(Steps()):
+        ((best,),) = generate(model.start(source), torch.tensor([0]), end_id=1, max_lengths=[5])
+    path = [0, *best.ids][: len(seen)]
+    with capture(model) as found:
+        model(Pairs(source, Tokens.of([path])))
+    (whole,) = found.weights()["decoder.blocks.1.cross.part"]
+    torch.testing.assert_close(torch.cat(seen, dim=1), whole)
+
+
+def test_a_recurrent_batch_is_told_apart_by_sequence():
+    config, model = model_of("rnn-base")
+    with capture(model) as found:
+        model(batch_for(config))
+    ((whole,),) = (found.weights().values(),)
+    for number, (target, source) in enumerate(zip(LENGTHS[::-1], LENGTHS, strict=True)):
+        assert whole[number].shape == (1, target, source)
+        with capture(model) as alone:
+            model(batch_for(config, rows=[number]))
+        ((one,),) = alone.weights().values()
+        torch.testing.assert_close(whole[number], one)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_one_head_is_that_head_of_all(position):
+    _, model = model_of("gpt2", position=position, num_kv_heads=2)
+    with capture(model) as found:
+        model(Tokens.of([[1, 2, 3, 4, 5], [6, 7]]))
+    for calls in found.calls.values():
+        whole = weights_of(calls)
+        for head in range(4):
+            alone = weights_of([one_head(call, head) for call in calls])
+            for one, other in zip(alone, whole, strict=True):
+                torch.testing.assert_close(one[0], other[head])

@@ -144,6 +144,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
         "explain",
         "heads",
         "layers",
+        "look",
         "quantize",
         *readers,
     }

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import completion, explain, glue, measures, reading, runs, shrinking, threads, vectors
+from qkv.cli import completion, explain, glue, look, measures, reading, runs, shrinking, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -26,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptio
 
 app.add_typer(reading.app)
 app.add_typer(vectors.app)
+app.add_typer(look.app)
 app.add_typer(glue.app)
 app.add_typer(runs.app)
 app.add_typer(shrinking.app)

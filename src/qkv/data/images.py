@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
@@ -20,6 +22,7 @@ from qkv.data.labelled import sort_labels
 from qkv.data.limits import PIXELS
 from qkv.data.optional import need
 from qkv.data.pixel_arrays import idx_rows, npz_rows
+from qkv.data.tables import shorten
 
 Rows = Iterator[tuple[str, tuple[Any, str] | BadRow]]
 
@@ -50,6 +53,29 @@ def images(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -
     else:
         raise UsageError(f"images take a folder, an IDX pair or an npz file, got {len(names)} files")
     return sift(rows, lambda where, row: LabelledImage(row[0], row[1], where), bad, skipped)
+
+
+def read_image(file: str, *, channels: int, size: int) -> NDArray[np.uint8]:
+    """Read one image for a model of one size: its middle square, scaled. Shape: [channels, size, size]."""
+    if not os.path.isfile(file):
+        raise UsageError(f"{shorten(file)} is not a file: give the path of a PNG or JPEG image")
+    image = need("PIL.Image", f"reading {file}", "pillow")
+    found = _opened(image, Path(file), "")
+    if isinstance(found, BadRow):
+        raise UsageError(f"{file}: {found}")
+    pixels, _ = found
+    square = image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    square = square.convert("L" if channels == 1 else "RGB")
+    side = min(square.size)
+    left, top = (square.width - side) // 2, (square.height - side) // 2
+    if (side, side) != (size, size) or left or top:
+        square = square.resize((size, size), box=(left, top, left + side, top + side))
+    return np.array(np.atleast_3d(np.asarray(square)).transpose(2, 0, 1), order="C")
+
+
+def scaled(pixels: NDArray[Any]) -> Tensor:
+    """Scale pixels from 0 to 255 to numbers from -1 to 1, in training and prediction."""
+    return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
 
 
 def _from_folder(folder: str) -> Rows:

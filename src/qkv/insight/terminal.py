@@ -11,6 +11,7 @@ from rich.text import Text
 from torch import Tensor
 
 from qkv.common.errors import UsageError
+from qkv.insight.lens import Lens
 
 SHADES = " .:-=+*#%@"  # from nothing to all
 LONGEST_LABEL = 16
@@ -40,6 +41,55 @@ def heatmap(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, col
     return Group(drawn)  # a bare text would be joined with others by print, and broken
 
 
+def width_of(rows: Sequence[str], columns: Sequence[str], *, colour: bool = True) -> int:
+    """Return how many columns of a terminal a heatmap takes."""
+    cell = _shaded(0.0) if colour else _signed(0.0)
+    return max(cell_len(label(name)) for name in rows) + len(columns) * cell.cell_len
+
+
+def ranking(
+    weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, colour: bool = True, most: int = 5
+) -> Group:
+    """List the largest weights of each row, for a matrix that does not fit on the screen.
+
+    Args:
+        weights: Shape: [L, S].
+        rows: the L query tokens.
+        columns: the S key tokens.
+        colour: print names in bold.
+        most: weights of each row.
+    """
+    values = table(weights, rows, columns)
+    names = [label(name) for name in columns]
+    width = max(cell_len(label(name)) for name in rows)
+    lines = []
+    for name, row in zip(map(label, rows), values, strict=True):
+        best = sorted(range(len(row)), key=lambda column: -row[column])[:most]
+        told = ", ".join(f"{names[column]} {row[column]:.0%}" for column in best if row[column] >= 0.005)
+        space = " " * (width - cell_len(name))
+        lines.append(Text.assemble(space, (name, "bold" if colour else ""), "  ", told))
+    return Group(*lines)
+
+
+def answers(lens: Lens, *, most: int = 3, best: int = 3) -> Group:
+    """List what each layer would answer at the places where the right answer is not known.
+
+    Args:
+        lens: the answers of each layer.
+        most: places to list.
+        best: answers of each layer.
+    """
+    open_places = [place for place, wanted in enumerate(lens.wanted) if wanted is None]
+    width = max(map(len, lens.layers))
+    lines = []
+    for place in open_places[-most:]:
+        lines.append(Text(f"answer, {label(lens.places[place], longest=40)}:", style="bold"))
+        for layer, choices in zip(lens.layers, lens.choices[place], strict=True):
+            told = ", ".join(f"{label(name)} {score:.1%}" for name, score in choices[:best])
+            lines.append(Text(f"  {layer:<{width}}  {told}"))
+    return Group(*lines)
+
+
 def table(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> list[list[float]]:
     """Check that a matrix has a label for each row and column, and return its numbers."""
     if tuple(weights.shape) != (len(rows), len(columns)) or not weights.numel():
@@ -50,10 +100,10 @@ def table(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> list[
     return weights.detach().float().clamp(0, 1).tolist()
 
 
-def label(name: str) -> str:
+def label(name: str, *, longest: int = LONGEST_LABEL) -> str:
     """Make a token readable on one line: show spaces, drop invisible characters, cut long tokens."""
     shown = "".join("·" if sign.isspace() else sign for sign in normalize("NFC", name) if _has_shape(sign)) or "·"
-    return shown if cell_len(shown) <= LONGEST_LABEL else set_cell_size(shown, LONGEST_LABEL - 1).rstrip() + "…"
+    return shown if cell_len(shown) <= longest else set_cell_size(shown, longest - 1).rstrip() + "…"
 
 
 def _has_shape(sign: str) -> bool:

@@ -7,9 +7,10 @@ x_TD ──► v_TKH ──┘        └► cache ─────┘
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from qkv.common.errors import UsageError
@@ -140,12 +141,24 @@ class SelfAttention(_Attention):
             window=self.window,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out(gate(self, layer, placement.attend(call, self._run), call.queries).flatten(1))
+        if context.rows is None:
+            attended = placement.attend(call, self._run)
+        else:
+            if self.tap.watched:
+                self.tap(self._whole(x, call, context))
+            attended = self.kernel(call)
+        return self.out(gate(self, layer, attended, call.queries).flatten(1))
 
     @property
     def narrows(self) -> bool:
-        """Whether some rows can be computed alone: attention does not depend on positions, and no hook watches it."""
-        return not self.causal and self.window is None and not self.tap.watched
+        """Whether some rows can be computed alone: attention does not depend on positions."""
+        return not self.causal and self.window is None
+
+    @torch.no_grad()
+    def _whole(self, x: Tensor, call: Call, context: PassContext) -> Call:
+        """Return the call with the queries of all rows, for recorders only: the model computes what it always does."""
+        q = self._heads(self.qkv.part(x, 0, self.sizes[0]))
+        return replace(call, q=q, queries=context.place.queries)
 
     def _project(self, x: Tensor, rows: Rows | None) -> tuple[Tensor, ...]:
         """Queries of the needed rows, keys and values of all."""

@@ -241,6 +241,18 @@ def weights(call: Call) -> list[Tensor]:
     return list(found.values())
 
 
+def biases(call: Call) -> list[Tensor]:
+    """Compute what the bias adds to the scores of each sequence. Shape of each: [N, L, S]."""
+    found = {b: call.q.new_zeros(call.q.shape[1], 0, size) for b, size in enumerate(call.keys.host_lengths)}
+    for rectangle in rectangles(call.queries, call.keys):
+        bias_bNLS = _Part(call, rectangle).bias()
+        for row, b in enumerate(rectangle.sequences):
+            if bias_bNLS is not None:
+                one = bias_bNLS[row if len(bias_bNLS) > 1 else 0]
+                found[b] = one[:, : rectangle.q_lengths[row], : rectangle.k_lengths[row]]
+    return list(found.values())
+
+
 class _Part:
     """One rectangle of a call: b sequences of at most L queries and S keys."""
 

@@ -65,6 +65,19 @@ class RecurrentEncoder(nn.Module):
         return states, RecurrentState(hidden, cell, torch.zeros_like(hidden[0]))
 
 
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What one step of a recurrent decoder attends to, for recorders.
+
+    Attributes:
+        weights: of each memory row in use. Shape: [S].
+        sequence: the sequence of the batch that each row belongs to. Shape: [S].
+    """
+
+    weights: Tensor
+    sequence: Tensor
+
+
 class SegmentAttention(nn.Module):
     """One query vector attends to the memory rows of its own source.
 
@@ -98,7 +111,6 @@ class SegmentAttention(nn.Module):
         query = self.query(q)[source]
         scores = (query * key).sum(-1) if self.sum is None else self.sum(torch.tanh(query + key)).squeeze(-1)
         weights = segment_softmax(scores, source, len(q))
-        self.tap(weights)
         context = torch.zeros_like(q).index_add(0, source, weights.unsqueeze(-1) * memory)
         return context, weights
 
@@ -131,7 +143,8 @@ class RecurrentDecoder(nn.Module):
         times = TimeMajor.of(layout)
         # Sources in the order of falling target length, so that those still in use are always a prefix.
         source, rows = times.rank[memory.layout.sequence_of].sort(stable=True)
-        states = memory.states[rows]
+        states, sequence = memory.states[rows], times.order[source]
+        self.attention.tap.begin(0)
         key = self.attention.key(states)
         ends = list(accumulate(memory.layout.host_lengths[b] for b in times.order.tolist()))
         state = state.select(times.order)
@@ -142,7 +155,8 @@ class RecurrentDecoder(nn.Module):
                 state = state.select(torch.arange(count, device=x.device))
             end = ends[count - 1]
             now = times.rows[start : start + count]
-            out, state = self._step(x[now], state, states[:end], key[:end], source[:end])
+            out, state, weights = self._step(x[now], state, states[:end], key[:end], source[:end])
+            self.attention.tap(Step(weights, sequence[:end]))
             outputs.append(out)
             start += count
         ended.append(state)
@@ -151,14 +165,14 @@ class RecurrentDecoder(nn.Module):
 
     def _step(
         self, x: Tensor, state: RecurrentState, memory: Tensor, key: Tensor, source: Tensor
-    ) -> tuple[Tensor, RecurrentState]:
+    ) -> tuple[Tensor, RecurrentState, Tensor]:
         fed = torch.cat([x, state.fed], dim=-1).unsqueeze(0)
         carried = state.hidden if state.cell is None else (state.hidden, state.cell)
         _, carried = self.rnn(fed, carried)
         hidden, cell = carried if isinstance(carried, tuple) else (carried, None)
-        context, _ = self.attention(hidden[-1], memory, key, source)
+        context, weights = self.attention(hidden[-1], memory, key, source)
         out = self.dropout(torch.tanh(self.combine(torch.cat([context, hidden[-1]], dim=-1))))
-        return out, RecurrentState(hidden, cell, out)
+        return out, RecurrentState(hidden, cell, out), weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from qkv.common.rows import Rows
 from qkv.nn.attention import PassContext
 from qkv.nn.block import Block
 from qkv.nn.positions import NoPosition
+from qkv.nn.tap import Tap
 
 
 class Engine(Protocol):
@@ -23,7 +24,10 @@ class Engine(Protocol):
 
 
 class Stack(nn.Module):
-    """Runs `depth` layers over the blocks, in turn; fewer blocks than layers share their weights (Lan et al. 2020)."""
+    """Runs `depth` layers over the blocks, in turn; fewer blocks than layers share their weights (Lan et al. 2020).
+
+    The tap sees the states before the first layer and after each layer, before the final norm.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,7 @@ class Stack(nn.Module):
         self.position = position or NoPosition()
         self.norm = norm or nn.Identity()
         self.engine: Engine | None = None
+        self.tap = Tap()
 
     def forward(self, x: Tensor, context: PassContext, rows: Rows | None = None) -> Tensor:
         """Shape: [T, D] -> [T, D]; with `rows`, [needed rows, D], and the last layer computes no others if it can."""
@@ -46,10 +51,13 @@ class Stack(nn.Module):
             return self.norm(states if rows is None else states.index_select(0, rows.index))
         narrow = rows is not None and self._narrows(context)
         placements = self.position.place(context.place, self.depth)
+        self.tap.begin(self.depth)
+        self.tap(x)
         for layer, placement in enumerate(placements):
             if narrow and layer == self.depth - 1:
                 context = replace(context, rows=rows)
             x = self.blocks[layer * len(self.blocks) // self.depth](x, context, placement, layer)
+            self.tap(x)
         return self.norm(x if rows is None or narrow else x.index_select(0, rows.index))
 
     def _narrows(self, context: PassContext) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from qkv.insight.explanation import Explanation, Explanations
+from qkv.insight.look import Look
 from qkv.predict.answer import Answer
 from qkv.predict.batching import TOKENS_PER_BATCH
 from qkv.predict.classify import Label
@@ -21,6 +22,7 @@ __all__ = [
     "Explanation",
     "Explanations",
     "Label",
+    "Look",
     "Model",
     "Translation",
     "build",

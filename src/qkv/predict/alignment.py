@@ -13,9 +13,7 @@ from torch import Tensor
 
 from qkv.common.batch import Pairs, Tokens
 from qkv.insight.capture import capture
-from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.nn.attention import CrossAttention
-from qkv.nn.tap import Tap, recording
 from qkv.predict.batching import batches
 from qkv.predict.runner import Runner
 from qkv.predict.translation import Pair, next_word
@@ -30,8 +28,7 @@ def align(model: Runner, said: Sequence[Said]) -> list[list[Pair]]:
     asked = [number for number, (_, _, ids) in enumerate(said) if ids]
     found: list[list[Pair]] = [[] for _ in said]
     sizes = [len(said[number][1]) + len(said[number][2]) for number in asked]
-    one_by_one = isinstance(model.module, RecurrentSeq2Seq)
-    for rows in [[row] for row in range(len(asked))] if one_by_one else batches(sizes, model.device):
+    for rows in batches(sizes, model.device):
         numbers = [asked[row] for row in rows]
         weights = attention(model, [said[n][1] for n in numbers], [said[n][2] for n in numbers])
         for number, weights_LS in zip(numbers, weights, strict=True):
@@ -46,8 +43,6 @@ def attention(model: Runner, sources: list[list[int]], targets: list[list[int]])
     start_id = model.config.start_id
     read = [[start_id, *target[:-1]] for target in targets]
     batch = Pairs(Tokens.of(sources, device=model.device), Tokens.of(read, device=model.device))
-    if isinstance(model.module, RecurrentSeq2Seq):
-        return [_recurrent(model.module, batch)]
     crossing = {name for name, module in model.module.named_modules() if isinstance(module, CrossAttention)}
     with capture(model.module) as found:
         model.module(batch)
@@ -56,29 +51,6 @@ def attention(model: Runner, sources: list[list[int]], targets: list[list[int]])
     # The layer before the last aligns words best (Garg et al. 2019), but not if it is the first: in the built-in
     # translators, which have two, it finds 60 % of the names that source and translation share, and the last 99 %.
     return [weights_NLS.float().mean(0) for weights_NLS in layers[-2 if len(layers) > 2 else -1]]
-
-
-class _Steps:
-    """Records the weights of a recurrent decoder, step by step."""
-
-    def __init__(self) -> None:
-        self.weights: list[Tensor] = []
-
-    def begin(self, tap: Tap, layer: int) -> None:
-        """Nothing to prepare: every step is one call."""
-
-    def add(self, tap: Tap, seen: Tensor) -> None:
-        """Keep the weights of a step. Shape: [S]."""
-        del tap
-        self.weights.append(seen)
-
-
-def _recurrent(module: RecurrentSeq2Seq, batch: Pairs) -> Tensor:
-    """Record the attention of a single sequence, one step after the other. Shape: [L, S]."""
-    steps = _Steps()
-    with recording(steps):
-        module(batch)
-    return torch.stack(steps.weights).float()
 
 
 def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tensor) -> list[Pair]:

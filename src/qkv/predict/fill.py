@@ -44,7 +44,7 @@ def fill(model: Runner, texts: Sequence[str], *, top: int = 5) -> list[list[list
     if top < 1:
         raise UsageError(f"top must be at least 1, got {top}")
     own = tokenizer.token_of(mask) or ""
-    found = [window for (window,) in tokenizer.encode_spans([_spelled(t, own, tokenizer) for t in readable(texts)])]
+    found = [window for (window,) in tokenizer.encode_spans([spelled(t, own, tokenizer) for t in readable(texts)])]
     for text, window in zip(texts, found, strict=True):
         if mask not in window.ids:
             raise UsageError(f"no mask in {shorten(text)!r}: write {own} where you want a word")
@@ -59,7 +59,7 @@ def fill(model: Runner, texts: Sequence[str], *, top: int = 5) -> list[list[list
     return [_gathered(places, said) for places in asked]
 
 
-def _spelled(text: str, own: str, tokenizer: TextTokenizer) -> str:
+def spelled(text: str, own: str, tokenizer: TextTokenizer) -> str:
     """Write other spellings of the mask as the tokenizer's own."""
     for other in SPELLINGS:
         if tokenizer.id_of(other) is None:

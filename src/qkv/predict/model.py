@@ -1,4 +1,4 @@
-"""The verbs of a model: classify, tag, answer, fill, embed, similar, translate."""
+"""The verbs of a model: classify, tag, answer, fill, embed, similar, translate, look."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from qkv.common.outputs import Hidden
 from qkv.evaluation.words import Vectors
 from qkv.insight.explanation import Explanations
 from qkv.insight.head_patterns import HeadNumbers
+from qkv.insight.look import Look
 from qkv.predict.answer import Answer, answer, doubts
 from qkv.predict.classify import classify
 from qkv.predict.embed import chosen, prompt_of, vectors
@@ -22,6 +23,7 @@ from qkv.predict.fill import Choice, fill
 from qkv.predict.finite import finite
 from qkv.predict.heads import heads
 from qkv.predict.layers import Layers, layers
+from qkv.predict.look import look
 from qkv.predict.runner import Runner
 from qkv.predict.tag import Entity, has_entities, tag
 from qkv.predict.texts import check_texts
@@ -262,6 +264,21 @@ class Model(Runner):
         """
         found = translate(self, texts, nbest=nbest, alignments=alignments, progress=progress, **options)
         return found if nbest != 1 or scores or alignments else [translation.text for translation in found]
+
+    def look(self, text: str, target: str | None = None, **options: Any) -> Look:
+        """Look inside: the attention of every layer and head for one input, and what each layer would answer.
+
+        Args:
+            text: a text; for a model of images, the path of an image.
+            target: for a translator, the translation; None looks at the model's own. For an encoder, the second text of
+                a pair.
+            options: of the search for the model's own translation; see `translate`.
+
+        Returns:
+            A `Look`. It computes weights when you ask for them, shows itself in a notebook, and `save("look.html")`
+            writes all of it into one file.
+        """
+        return look(self, text, target, name=getattr(self, "place", None), **options)
 
     def translate_stream(self, texts: Iterable[str], *, chunk: int = 512, **options: Any) -> Iterator[Any]:
         """Translate texts as they arrive, in order; at most `chunk` of them are held at a time."""

@@ -135,6 +135,13 @@ def _plain(tokenizer: TextTokenizer, words: str, what: str) -> list[int]:
     return ids
 
 
+def best_path(model: Runner, ids: list[int], options: Mapping[str, Any]) -> list[int]:
+    """Search the translation of one sequence as it is; return its tokens, with the end token if it ended."""
+    config = search_config(model, check_translator(model), (), options)
+    found = _search(model, [Job(0, 0, Piece("", "", ids), [])], config)[0][0]
+    return found.ids + [model.config.end_id] * found.ended
+
+
 @torch.inference_mode()
 def _search(model: Runner, jobs: list[Job], config: DecodingConfig) -> list[list[Hypothesis]]:
     assert isinstance(model.module, EncoderDecoder | RecurrentSeq2Seq)

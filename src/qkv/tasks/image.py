@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from qkv.common.batch import Images, Labelled
 from qkv.common.errors import QkvError
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import LabelledImage
-from qkv.data.images import images
+from qkv.data.images import images, scaled
 from qkv.data.labelled import sort_labels
 from qkv.data.store import Store
 from qkv.evaluation.classification import F1, Accuracy
@@ -27,11 +26,6 @@ from qkv.tasks.facts import Rule
 from qkv.tasks.predicted import always, label_prediction
 
 ANSWERED = 64  # images classified at a time
-
-
-def scaled(pixels: Array) -> Tensor:
-    """Scale pixels from 0 to 255 to numbers from -1 to 1, in training and prediction."""
-    return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
 
 
 class ImageTask(Task):

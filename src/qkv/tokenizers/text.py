@@ -174,6 +174,14 @@ class TextTokenizer:
         """Return the token of an id as written in the vocabulary, or None."""
         return self._inner.id_to_token(number)
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return each token as people can read it: byte-level tokens decoded, all others as the vocabulary has them."""
+        found = [self.token_of(number) or f"<{number}>" for number in ids]
+        if not self._style.spaces:
+            return found
+        texts = [self.decode([number]) for number in ids]
+        return [text if text and "\ufffd" not in text else piece for text, piece in zip(texts, found, strict=True)]
+
     @property
     def fingerprint(self) -> str:
         """A digest of everything that determines the ids."""

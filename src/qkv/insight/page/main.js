@@ -1,0 +1,94 @@
+// The choosers, and what follows a change.
+function fill(select, names, chosen) {
+  select.replaceChildren(...names.map(([value, text]) => element("option", text, { value })));
+  select.value = chosen;
+}
+
+function fillChoosers() {
+  const { rows, layers, heads, stored } = part();
+  const all = stored.length === layers;
+  fill(one("#layer"), Array.from({ length: layers }, (_, l) => [l, all || stored.includes(l) ? `${l}` : `${l} (thumbnails)`]), state.layer);
+  fill(one("#head"), [["all", "all"], ...Array.from({ length: heads }, (_, h) => [h, `${h}`])], "all");
+  fill(one("#row"), [[-1, "none"], ...rows.map((name, i) => [i, `${i}: ${name}`])], state.row);
+  one("#part-chooser").hidden = data.parts.length === 1;
+  one("#stored").textContent = all ? "" : stored.length
+    ? `The input is long: all weights are stored for layer ${stored.join(", ")}, thumbnails for the others.`
+    : "The input is very long: thumbnails are stored for every head, all weights for none.";
+  const [asks, asked] = { encoder: ["Tokens that attend", "tokens they attend to"], decoder: ["Tokens that attend", "tokens they attend to"], cross: ["Tokens the decoder writes", "tokens of the source"] }[part().name];
+  one("#heads .asks").textContent = asks;
+  one("#heads .asked").textContent = asked;
+  one("#matrix .lead").textContent = part().name === "cross"
+    ? "The source across, the target down: each row is the token that is being written."
+    : "Each row is a token that attends, each column a token it attends to.";
+}
+
+function showHead() {
+  const { heads } = part();
+  one("#head").value = state.heads.size === heads && heads > 1 ? "all" : state.heads.size === 1 ? shownHeads()[0] : "";
+}
+
+const everyHead = () => new Set(Array.from({ length: part().heads }, (_, head) => head));
+
+// Every change of what is shown goes through here.
+async function change(wanted) {
+  if (wanted.part !== undefined && wanted.part !== state.part) {
+    state.part = wanted.part;
+    Object.assign(state, { layer: part().layer, heads: everyHead(), row: -1, column: -1 });
+    thumbs = await bytes(`${part().name}-thumbs`);
+    fillChoosers();
+    drawModel();
+  }
+  const { part: _, ...rest } = wanted;
+  Object.assign(state, rest);
+  await draw();
+  if (state.row < 0 || wanted.row === undefined) return;
+  reveal(headView, middle(state.row));
+  reveal(matrixView, marginTop + (state.row + 0.5) * cell);
+}
+
+async function draw() {
+  const asked = `${part().name}-weights-${state.layer}`;
+  const found = await bytes(asked);
+  if (asked !== `${part().name}-weights-${state.layer}`) return; // another change came in between
+  maps = found;
+  if (maps !== null) average();
+  one("#part").value = state.part;
+  one("#layer").value = state.layer;
+  one("#row").value = state.row;
+  showHead();
+  drawChips();
+  markModel();
+  drawHeads();
+  drawMatrix();
+  drawPicture();
+  await drawSteps();
+  document.body.dataset.ready = "yes";
+}
+
+one("#part").addEventListener("change", (event) => change({ part: Number(event.target.value) }));
+one("#layer").addEventListener("change", (event) => change({ layer: Number(event.target.value) }));
+one("#head").addEventListener("change", (event) => change({ heads: event.target.value === "all" ? everyHead() : new Set([Number(event.target.value)]) }));
+one("#row").addEventListener("change", (event) => change({ row: Number(event.target.value) }));
+one("#choosers").addEventListener("submit", (event) => event.preventDefault());
+
+async function start() {
+  readColours();
+  fill(one("#part"), data.parts.map((each, i) => [i, each.title]), 0);
+  Object.assign(state, { layer: part().layer, heads: everyHead() });
+  thumbs = await bytes(`${part().name}-thumbs`);
+  fillChoosers();
+  drawModel();
+  setUpAnswers();
+  await draw();
+  await setUpPicture();
+  let width = one("main").clientWidth;
+  new ResizeObserver(() => {
+    if (one("main").clientWidth === width) return;
+    width = one("main").clientWidth;
+    drawHeads();
+    drawMatrix();
+  }).observe(one("main"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); drawModel(); draw(); });
+}
+
+start();
