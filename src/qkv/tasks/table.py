@@ -19,6 +19,8 @@ from qkv.tasks.embeddings import EmbeddingsTask
 from qkv.tasks.image import ImageTask
 from qkv.tasks.masked import MaskedTask
 from qkv.tasks.mixture import MixtureTask
+from qkv.tasks.plain_lm import PlainTask
+from qkv.tasks.prefix_lm import PrefixTask
 from qkv.tasks.regress import RegressTask
 from qkv.tasks.replaced import ReplacedTask
 from qkv.tasks.spans import SpansTask
@@ -38,6 +40,8 @@ TASKS: dict[str, type[Task]] = {
     "causal": CausalTask,
     "spans": SpansTask,
     "denoise": DenoiseTask,
+    "prefix-lm": PrefixTask,
+    "plain-lm": PlainTask,
     "words": WordsTask,
     "image": ImageTask,
     "mixture": MixtureTask,
