@@ -23,12 +23,15 @@ class Model(predict.Model):
     place: str | None = None
     """The folder that the model was loaded from, or None if it was built."""
 
-    def evaluate(self, *files: str | PathLike[str], beam: int | None = None, **changes: Any) -> list[Score]:
+    def evaluate(
+        self, *files: str | PathLike[str], beam: int | None = None, task: str | None = None, **changes: Any
+    ) -> list[Score]:
         """Score the model on files: each metric with its 95 % confidence interval.
 
         Args:
             files: files with the correct answers: a table, or for a translator two aligned texts.
             beam: the beam size of a translator; 4 if None.
+            task: of a model with several text-to-text tasks, the one that the files are for.
             changes: how to read the files: keys of [data] in a recipe, for example `label="stars"`.
         """
         from qkv.common.config import override
@@ -43,8 +46,9 @@ class Model(predict.Model):
             data = task_for(self).default_data(self)
             read = Reading(override(data, changes))
         else:
-            read = reading_for(self, self.place, changes, lambda _: None)
-        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, ends=read.ends)
+            read = reading_for(self, self.place, changes, lambda _: None, part=task)
+        tester = task_for(self).for_model(self, read.data, task)
+        return evaluate(self, [fspath(file) for file in files], beam=beam, task=tester, ends=read.ends)
 
 
 @wraps(predict.load)

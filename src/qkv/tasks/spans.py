@@ -65,9 +65,7 @@ class SequenceTask(WindowTask):
 
     def build(self, config: Any) -> nn.Module:
         """Build an encoder-decoder."""
-        if not hasattr(config, "start_id"):
-            raise UsageError("this task needs an encoder-decoder (presets of t5, transformer, marian or rnn)")
-        return super().build(config)
+        return super().build(encoder_decoder(config))
 
     def damage(self, context: Context) -> Damage:
         """Return a function from a text to the source and the target, each with an end token."""
@@ -108,6 +106,13 @@ class SpansTask(SequenceTask):
             return np.append(source, end), target
 
         return hide
+
+
+def encoder_decoder(config: Any) -> Any:
+    """Return the config, which must be one of an encoder-decoder."""
+    if not hasattr(config, "start_id"):
+        raise UsageError("this task needs an encoder-decoder (presets of t5, transformer, marian or rnn)")
+    return config
 
 
 def without(piece: Array, special: list[int]) -> Array:

@@ -25,10 +25,12 @@ from qkv.tasks.regress import RegressTask
 from qkv.tasks.replaced import ReplacedTask
 from qkv.tasks.spans import SpansTask
 from qkv.tasks.tag import TagTask
+from qkv.tasks.text_to_text import TextToTextTask
 from qkv.tasks.translate import TranslateTask
 from qkv.tasks.words import WordsTask
 
 TASKS: dict[str, type[Task]] = {
+    "text-to-text": TextToTextTask,
     "translate": TranslateTask,
     "classify": ClassifyTask,
     "regress": RegressTask,
