@@ -82,7 +82,7 @@ def chosen_task(tasks: Mapping[str, TextTask], name: str | None, kind: str = "")
     able = [one for one, task in tasks.items() if (task.kind == kind if kind else task.kind)]
     if len(able) != 1:
         what = f"has {len(able) or 'no'} tasks to {kind}" if kind else f"has {len(able)} tasks"
-        raise UsageError(f"this model {what}: name one with task (--task), of: {', '.join(able or tasks)}")
+        raise UsageError(f"this model {what}: choose one with --task (task=…), of: {', '.join(able or tasks)}")
     return able[0]
 
 

@@ -160,8 +160,8 @@ def check_details(model: Model, task: Task, *, confusion: bool) -> None:
             f"this {model.family} model is scored on its texts as a whole: leave out --confusion and --errors, which "
             "need an answer to each example"
         )
-    if confusion and not task.predicts_classes:
-        raise UsageError(f"this {model.family} model predicts no classes: leave out --confusion, or use --errors")
+    if confusion and not task.has_classes():
+        raise UsageError(f"this {model.family} model predicts no classes here: leave out --confusion, or use --errors")
 
 
 class _Details:

@@ -106,7 +106,7 @@ class Task:
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
-    predicts_classes: ClassVar[bool] = False  # answers are classes, so there is a confusion matrix
+    predicts_classes: ClassVar[bool] = False  # answers are classes; `has_classes` may depend on settings
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)  # set the recipe's keys that are "auto"
@@ -115,6 +115,10 @@ class Task:
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Task:
         """Create the task of a recipe; raise an error for a wrong key or value in `[objective]`."""
         return cls(from_dict(cls.Settings, objective, where="objective."), data)
+
+    def has_classes(self) -> bool:
+        """Whether answers are classes with these settings, so that there is a confusion matrix."""
+        return self.predicts_classes
 
     def parts(self) -> Mapping[str, Task]:
         """Return the tasks that read data: this one, or the parts of a mixture by name."""

@@ -69,8 +69,11 @@ class TextPart(Task):
     heads: ClassVar[tuple[str, ...]] = ("lm",)
     measured: ClassVar[bool] = True
     decodes: ClassVar[bool] = True
-    predicts_classes: ClassVar[bool] = True
     keeps_length: ClassVar[bool] = True
+
+    def has_classes(self) -> bool:
+        """Whether the answers are classes."""
+        return bool(self.settings.kind == "classify")
 
     @property
     def kind(self) -> TextKind:

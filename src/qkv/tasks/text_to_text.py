@@ -44,7 +44,6 @@ class TextMixture(MixtureTask):
     specials: ClassVar[str] = TextPart.specials
     measured: ClassVar[bool] = True
     decodes: ClassVar[bool] = True
-    predicts_classes: ClassVar[bool] = True
     keeps_length: ClassVar[bool] = True
 
     @classmethod
@@ -81,6 +80,10 @@ class TextMixture(MixtureTask):
         """Return how many of the tokens of a step a part gets, by its weight."""
         total = sum(part.weight for part in self.settings.values())
         return max(1, round(tokens * self.settings[name].weight / total))
+
+    def has_classes(self) -> bool:
+        """Whether the answers of a part are classes."""
+        return any(task.has_classes() for task in self.parts().values())
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
