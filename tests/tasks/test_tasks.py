@@ -493,7 +493,7 @@ def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -
         ("data.mix.masked.files=3", "data.mix.masked.files takes file names or patterns"),
         ("data.mix.masked.held_out=0.5", "unknown key of data.mix 'held_out'"),
         ("data.mix.causal.files=[blocks.txt]", "they must name the same parts"),
-        ("data.mix={}", "a mixture needs a table for each part in data.mix; parts can be translate, "),
+        ("data.mix={}", "a mixture needs a table for each part in data.mix; parts can be text-to-text, "),
     ],
 )
 def test_mixtures_that_cannot_be_are_refused(change: str, message: str, files: Made, tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ from qkv.tasks.predicted import always
 from qkv.tasks.regress import RegressTask
 from qkv.tasks.translate import TranslateTask
 
+NO_WORDS = "(no words)"
+
 
 class TextKind:
     """One kind of task as text."""
@@ -154,7 +156,7 @@ class ClassifyText(TextKind):
         return {
             "said": found,
             "gold": right,
-            "answer": words,
+            "answer": words or NO_WORDS,
             "correct": right,
             "fault": fault,
             "items": (Item(found, right),),
@@ -197,8 +199,9 @@ class RegressText(TextKind):
     def prediction(self, said: str, example: Rated, task: TextTask) -> dict[str, Any]:
         """An answer that is no number is the worst mistake."""
         gold, found = float(example.score), number(said)
-        fault = abs(found - gold) if found is not None else task.high - task.low + 1
-        return {"said": found, "gold": gold, "answer": said, "correct": f"{gold:.4g}", "fault": fault}
+        # From 0 to 1, as that of other kinds, so that the mistakes of a model with several tasks can be compared.
+        fault = min(1.0, abs(found - gold) / (task.high - task.low or 1.0)) if found is not None else 2.0
+        return {"said": found, "gold": gold, "answer": said or NO_WORDS, "correct": f"{gold:.4g}", "fault": fault}
 
     def trivial(self, known: Iterable[Rated], task: TextTask) -> dict[str, Trivial]:
         """Always say the mean."""

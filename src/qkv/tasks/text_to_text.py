@@ -144,4 +144,5 @@ class TextMixture(MixtureTask):
 def _of_part(name: str, found: Prediction) -> Prediction:
     """Return a prediction whose answers and classes say which part they belong to."""
     items = tuple(Item(*(None if label is None else f"{name}: {label}" for label in item)) for item in found.items)
-    return replace(found, said=(name, found.said), gold=(name, found.gold), items=items, confidences=())
+    where = f"{name}, {found.where}" if found.where else name
+    return replace(found, said=(name, found.said), gold=(name, found.gold), items=items, where=where)
