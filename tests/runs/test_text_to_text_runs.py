@@ -61,7 +61,7 @@ def test_a_pretrained_t5_learns_several_tasks_and_is_scored_on_each(folder: Path
         say=said.append,
         **CHANGES,
     )
-    assert any("optim.lr=0.001" in line for line in said)  # the rule for trained weights
+    assert any("optim.lr=0.0048" in line for line in said)  # 4e-4 · 384 / 32
     assert {name: task.kind for name, task in model.text_tasks.items()} == {"en-fr": "translate", "tone": "classify"}
     kept = json.loads((tmp_path / "run" / "scores.json").read_text())
     assert list(kept["scores"]) == ["average", "tone/accuracy", "tone/f1", "tone/matthews", "tone/invalid"]

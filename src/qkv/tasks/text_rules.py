@@ -21,9 +21,11 @@ def steps(facts: Facts) -> int:
     return max(500, most // 2) if facts.pretrained else most
 
 
+# From random weights, 250 steps on the phrasebook ended with a loss of 3.15 with 2e-3 and 3.17 with 5e-3. From trained
+# ones, the rates are those that are usual for T5 with AdamW (3e-4 for t5-small); no others were compared.
 def lr(facts: Facts) -> float:
-    """1e-3 from trained weights, 2e-3 from random ones."""
-    return 1e-3 if facts.pretrained else 2e-3
+    """4e-4 · 384 / the width of the model from trained weights, 2e-3 from random ones."""
+    return float(finetuning.rate(4e-4)(facts)) if facts.pretrained else 2e-3
 
 
 RULES: dict[str, Rule] = {
