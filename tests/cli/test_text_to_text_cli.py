@@ -54,7 +54,7 @@ def test_evaluate_scores_the_named_task(shell: Any, folder: Path, tmp_path: Path
     [
         ((), "this model has 2 tasks: choose one with --task (task=…), of: en-fr, tone"),
         (("--task", "tune"), "unknown text-to-text task of this model 'tune'; did you mean 'tone'?"),
-        (("--task", "en-fr", "--confusion"), "predicts no classes here: leave out --confusion, or use --errors"),
+        (("--task", "en-fr", "--confusion"), "predicts no classes: leave out --confusion, or use --errors"),
         (("--task", "tone", "--set", "data.label=kind"), "'kind' (allowed: text, label)"),
     ],
 )

@@ -161,7 +161,7 @@ def check_details(model: Model, task: Task, *, confusion: bool) -> None:
             "need an answer to each example"
         )
     if confusion and not task.has_classes():
-        raise UsageError(f"this {model.family} model predicts no classes here: leave out --confusion, or use --errors")
+        raise UsageError(f"this {model.family} model predicts no classes: leave out --confusion, or use --errors")
 
 
 class _Details:
