@@ -9,6 +9,7 @@ import pytest
 from qkv.data.config import DataConfig
 from qkv.data.encodings import Guessed
 from qkv.runs.trained_on import keep_reading
+from qkv.tasks.table import read_task
 from tests.predict.readers import NER, make_reader
 
 LABELS = ("animal", "food", "so so")
@@ -93,7 +94,7 @@ def test_out_tsv_and_jsonl(qkv, tmp_path):
 
 
 def test_the_column_of_training_is_used_where_the_file_has_it(qkv, write, folders):
-    keep_reading(folders / "one", DataConfig(text="body", label="kind"))
+    keep_reading(folders / "one", read_task("classify", {}, DataConfig(text="body", label="kind")))
     try:
         path = write("new.csv", [["title", "text", "body"], *(["t", "no", text] for text in TEXTS)])
         assert qkv("classify", "one", "--file", path).out.splitlines() == wanted()

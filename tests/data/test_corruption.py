@@ -19,8 +19,10 @@ from qkv.data.corruption import (
     keep_rates,
     mask_tokens,
     pair_sentences,
+    permute_sentences,
     restore_spans,
     skip_grams,
+    split_prefix,
 )
 
 V, MASK, END = 60, 3, 1
@@ -198,6 +200,42 @@ def test_infilled_spans_are_poisson() -> None:
     assert 0.02 < inserted.mean() < 0.08
 
 
+SENTENCES = st.lists(st.lists(st.integers(10, V - 1), min_size=1, max_size=5), max_size=6)
+STOP = 7
+
+
+@given(SENTENCES, st.lists(st.integers(10, V - 1), max_size=4), SEED)
+def test_permuted_sentences_stay_whole(sentences: list[list[int]], rest: list[int], seed: int) -> None:
+    """Sentences that end in one or two full stops, and a rest without one."""
+    parts = [[*words, *[STOP] * (1 + number % 2)] for number, words in enumerate(sentences)] + ([rest] if rest else [])
+    ids = np.array([token for part in parts for token in part], dtype=np.int64)
+    found = permute_sentences(ids, ids == STOP, rng=rng(seed)).tolist()
+    order = rng(seed).permutation(len(parts)) if parts else []
+    assert found == [token for number in order for token in parts[number]]
+
+
+def test_every_order_of_sentences_is_equally_likely() -> None:
+    ids, draw = np.array([20, STOP, 30, STOP, 40]), rng()
+    found = Counter(tuple(permute_sentences(ids, ids == STOP, rng=draw).tolist()) for _ in range(6000))
+    assert len(found) == 6
+    assert all(abs(count - 1000) < 150 for count in found.values())
+
+
+@given(TEXT, SEED)
+def test_a_prefix_and_its_rest_are_the_text(ids: list[int], seed: int) -> None:
+    source, target = split_prefix(ids, rng=rng(seed))
+    assert [*source.tolist(), *target.tolist()] == ids
+    assert (len(source) > 0) == (len(ids) > 1)
+    assert (len(target) > 0) == (len(ids) > 0)
+
+
+def test_every_place_splits_alike() -> None:
+    draw = rng()
+    found = Counter(len(split_prefix(range(5), rng=draw)[0]) for _ in range(4000))
+    assert found.keys() == {1, 2, 3, 4}
+    assert all(abs(count - 1000) < 120 for count in found.values())
+
+
 @given(st.integers(0, 15), SEED)
 def test_pairs_are_balanced(size: int, seed: int) -> None:
     seconds, others = ([f"{kind}{i}" for i in range(size)] for kind in "ab")
@@ -270,6 +308,8 @@ def test_the_same_generator_gives_the_same_damage(row: Any, seed: int) -> None:
             *mask_tokens(ids, protected, mask_id=MASK, vocab_size=V, rng=draw, word_starts=starts),
             *corrupt_spans(ids, sentinels=SENTINELS, end_id=END, rng=draw),
             infill(ids, mask_id=MASK, rng=draw),
+            permute_sentences(ids, starts, rng=draw),
+            *split_prefix(ids, rng=draw),
             pair_sentences(ids, ids, rng=draw)[1],
             *skip_grams(ids, window=3, rng=draw, keep=np.full(V, 0.7)),
             *cbow_contexts(ids, window=3, rng=draw),
@@ -289,6 +329,7 @@ def test_arrays_are_not_changed_in_place() -> None:
     mask(ids, protected, rate=1.0, word_starts=starts)
     corrupt_spans(ids, sentinels=SENTINELS, end_id=END, rng=rng())
     infill(ids, mask_id=MASK, rng=rng())
+    permute_sentences(ids, starts, rng=rng())
     assert all(np.array_equal(a, b) for a, b in zip((ids, protected, starts), kept, strict=True))
 
 

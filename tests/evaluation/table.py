@@ -12,6 +12,7 @@ from qkv.evaluation.answers import AnswerF1, ExactMatch, normalise
 from qkv.evaluation.classification import F1, Accuracy, BinaryF1, Matthews, MultiLabelF1, TagAccuracy
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.entities import EntityF1
+from qkv.evaluation.invalid import Farthest, Invalid
 from qkv.evaluation.language import Perplexity
 from qkv.evaluation.translation import Bleu, Chrf
 from qkv.evaluation.words import Analogies, Vectors, WordSimilarity
@@ -55,6 +56,16 @@ def numbers(source: random.Random) -> tuple[float, float]:
     # Numbers that float32 holds, so that Spearman loses nothing.
     gold = source.randrange(1000) / 64
     return gold + source.randrange(-500, 500) / 64, gold
+
+
+def invalid_labels(source: random.Random) -> tuple[int | None, int]:
+    said, gold = labels(source)
+    return (None if source.random() < 0.2 else said), gold
+
+
+def invalid_numbers(source: random.Random) -> tuple[float | None, float]:
+    said, gold = numbers(source)
+    return (None if source.random() < 0.2 else said), gold
 
 
 def tags(source: random.Random) -> tuple[list[str], list[str]]:
@@ -110,6 +121,8 @@ METRICS: dict[str, Entry] = {
     "pearson": Entry(Pearson, numbers, 1.0),
     "spearman": Entry(Spearman, numbers, 1.0),
     "mse": Entry(MeanSquaredError, numbers, 0.0),
+    "invalid": Entry(Invalid, invalid_labels, 0.0),
+    "pearson-invalid": Entry(lambda: Farthest(Pearson(), 0.0, 16.0), invalid_numbers, 1.0),
     "entities": Entry(EntityF1, tags, 1.0),
     "tags": Entry(TagAccuracy, tags, 1.0),
     "answer-em": Entry(ExactMatch, answers, 1.0, best_answer),

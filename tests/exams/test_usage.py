@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,21 @@ def test_what_transformers_cannot_read_is_not_promised(tmp_path: Path) -> None:
     model = make_translator("rnn-small")
     assert set(lines_of(model, tmp_path / "m")) == {"Shell", "Python"}
     assert {one.where for one in usage(qkv.load("en-de", device="cpu"), "en-de")} == {"Shell", "Python"}
+
+
+def test_a_model_with_tasks_names_one(tmp_path: Path, typed: Any) -> None:
+    from qkv.checkpoints.text_tasks import TextTask
+    from qkv.predict import Model
+
+    contents = make_translator("t5-small").contents
+    tone, french = TextTask(kind="classify", prefix="tone: "), TextTask(kind="translate", prefix="to French: ")
+    named = Model(replace(contents, text_tasks={"tone": tone}), device="cpu")
+    found = lines_of(named, tmp_path / "a")
+    assert found["Shell"].endswith(" --task tone")
+    said = named.translate([TEXT], task="tone")
+    assert typed(found["Shell"]) == said[0]
+    assert printed(found["Python"]) == str(said)
+    assert f'"tone: {TEXT}"' in found["transformers"]
+    both = lines_of(Model(replace(contents, text_tasks={"tone": tone, "fr": french}), device="cpu"), tmp_path / "b")
+    assert "--task" not in both["Shell"]
+    assert f'"to French: {TEXT}"' in both["transformers"]

@@ -155,7 +155,7 @@ def test_a_stream_holds_no_more_than_a_chunk(transformer):
 
 
 def test_alignment_and_scores_of_several_sentences_are_joined(transformer, echo, monkeypatch):
-    monkeypatch.setattr("qkv.predict.translate.align", lambda _, said: [[(0, 0), (1, 1)] for _ in said])
+    monkeypatch.setattr("qkv.predict.translate.align", lambda _, said, prefix: [[(0, 0), (1, 1)] for _ in said])
     one, other = transformer.translate(["We eat.\nI see it. ", "  "], alignments=True)
     assert one.alignment == [(0, 0), (1, 1), (2, 2), (3, 3)]
     assert one.pharaoh == "0-0 1-1 2-2 3-3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from qkv.models import catalogue
 from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, change, read_recipe, shipped
-from qkv.tasks import finetuning, translate_rules
+from qkv.tasks import finetuning, text_rules, translate_rules
 from qkv.tasks.facts import Facts
 from qkv.tasks.table import find_task
 
@@ -104,3 +105,12 @@ def test_a_translator_grows_with_its_pairs(pairs: int) -> None:
         assert small[key] >= large[key]
     assert 2000 <= small["tokenizer.vocab_size"] <= 16_000
     assert 1000 <= small["train.steps"] <= 50_000
+
+
+@given(st.integers(1, 10**8))
+def test_tasks_as_text_take_longer_from_random_weights(examples: int) -> None:
+    known, new, more = facts(examples), *(replace(facts(n), pretrained=False) for n in (examples, 4 * examples))
+    assert 500 <= text_rules.steps(known) <= text_rules.steps(new) <= 50_000
+    assert 1000 <= text_rules.steps(new) <= text_rules.steps(more)
+    assert (text_rules.lr(new), text_rules.lr(facts(examples, dim=512))) == (2e-3, 3e-4)
+    assert text_rules.tokens(new) == (4096 if examples < 10_000 else 8192)

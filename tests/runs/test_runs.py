@@ -57,7 +57,7 @@ def write(folder: Path) -> dict[str, list[str]]:
         "phrasebook": ["phrasebook:train:300"],
         "translate": aligned,
         "rnn-translate": aligned, "sentence-embeddings": aligned,
-        "classify": table, "pairs": table, "regress": table,
+        "text-to-text": aligned, "classify": table, "pairs": table, "regress": table,
         "tag": [str(folder / "tags.conll")],
         "answer": [str(folder / "squad.json")],
         "image": [str(folder / "images.npz")],
@@ -70,6 +70,12 @@ EXTRA = {
     "classify": ["data.max_length=64"],
     "image": ["data.held_out=0.3"],
     "pairs": ["data.second=other", "data.text=text", "data.label=label"],
+    "text-to-text": [
+        "model.preset=t5-small",
+        "tokenizer.vocab_size=300",
+        'objective.prefix="to French: "',
+        "model.set={dim=32, num_layers=1, num_decoder_layers=1, num_heads=2, head_dim=16, ff_dim=32}",
+    ],
     "regress": ["data.label=score", "data.text=text", "data.max_length=64"],
 }
 NEEDS_INIT = {"classify", "pairs", "regress", "tag", "answer", "sentence-embeddings", "adapt"}
@@ -120,6 +126,9 @@ def test_a_recipe_runs_from_files_to_a_folder(
         assert len(model.translate(["The dog sleeps.", "", "A cat."])) == 3
         scores = evaluate(model, files["translate"])
         assert {score.name for score in scores} >= {"BLEU", "chrF2"}
+    if name == "text-to-text":
+        assert model.text_tasks["translate"].prefix == "to French: "
+        assert [score.name for score in model.evaluate(*files[name], beam=1)] == ["BLEU", "BLEU", "chrF2"]
     if name == "classify":
         assert model.labels == ("has", "not")
         accuracy = evaluate(model, files["classify"], DataConfig(text="text", label="label"))[0]

@@ -305,7 +305,9 @@ def test_electra_asks_nothing_about_pairs_and_needs_two_segments(files: Made, tm
 @pytest.fixture(scope="module")
 def denoise(files: Made, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     out = tmp_path_factory.mktemp("denoise") / "run"
-    return made("pretrain-t5", out, [files["blocks.txt"]], "task=denoise", "data.unit=blank")[1]
+    return made(
+        "pretrain-t5", out, [files["blocks.txt"]], "task=denoise", "objective.permute=false", "data.unit=blank"
+    )[1]
 
 
 def test_holes_are_in_the_source_and_the_target_is_the_text(denoise: Prepared) -> None:
@@ -491,7 +493,7 @@ def test_pairs_in_a_mixture_need_two_segments_too(files: Made, tmp_path: Path) -
         ("data.mix.masked.files=3", "data.mix.masked.files takes file names or patterns"),
         ("data.mix.masked.held_out=0.5", "unknown key of data.mix 'held_out'"),
         ("data.mix.causal.files=[blocks.txt]", "they must name the same parts"),
-        ("data.mix={}", "a mixture needs a table for each part in data.mix; parts can be translate, "),
+        ("data.mix={}", "a mixture needs a table for each part in data.mix; parts can be text-to-text, "),
     ],
 )
 def test_mixtures_that_cannot_be_are_refused(change: str, message: str, files: Made, tmp_path: Path) -> None:

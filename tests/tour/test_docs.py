@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.hub_server import HubServer
+from tests.predict.conftest import make_translator
 from tests.predict.readers import NER, make_reader
 from tests.tour.documents import PACKAGE, ROOT, alike, blocks, run_python
 
@@ -105,8 +106,9 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     rows = [f'"{english}",{len(english) % 2}' for english, _ in pairs]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
+    make_translator("t5-small").save(tmp_path / "T5")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate"]
+    asked = ["translate", "train", "translate", *["train"] * 6, "evaluate", "evaluate", "translate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")

@@ -22,6 +22,7 @@ from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
 from qkv.checkpoints.limits import check_limits
 from qkv.checkpoints.sentence import SentenceModel, check_widths, read_sentence, sentence_files
+from qkv.checkpoints.text_tasks import TextTask, read_text_tasks, text_tasks_json
 from qkv.checkpoints.update import check_digests, finish_update, update_folder, with_digests
 from qkv.checkpoints.weights import WHOLE, json_bytes, read_json, read_weights, weight_bytes
 from qkv.common import disk
@@ -54,6 +55,7 @@ class Folder:
         threshold: the minimum probability of a predicted label in a multi-label model.
         no_answer: whether a question answering model may predict "no answer"; None if the folder does not say.
         no_answer_threshold: the margin by which "no answer" must outscore the best span to be predicted.
+        text_tasks: the text-to-text tasks of the model by name, with their prefixes.
         stored_as: the `model_type` of the folder it was read from; empty if it was not.
         int8: whether the weights were stored in int8; products may then be computed in int8 too.
     """
@@ -67,6 +69,7 @@ class Folder:
     threshold: float = 0.5
     no_answer: bool | None = None
     no_answer_threshold: float = 0.0
+    text_tasks: Mapping[str, TextTask] = field(default_factory=dict)
     stored_as: str = ""
     int8: bool = False
 
@@ -88,6 +91,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
         config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
         check_limits(config, tensors)
         labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
+        text_tasks = read_text_tasks(raw)
         with without_weights():
             model = build(config)
         sentence = read_sentence(folder)
@@ -102,7 +106,8 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     _fill(model, tensors, dtype, folder)
     multi_label = raw.get("problem_type") == MULTI_LABEL
     tokenizer = TextTokenizer.find(folder)
-    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer, kind, int8)
+    told = (labels, sentence, multi_label, threshold, *no_answer, text_tasks)
+    return Folder(config, model.eval(), tokenizer, *told, stored_as=kind, int8=int8)
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -168,6 +173,7 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
         raw["no_answer"] = folder.no_answer
     if folder.no_answer:
         raw["no_answer_threshold"] = folder.no_answer_threshold
+    raw |= text_tasks_json(folder.text_tasks)
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
     theirs = export_tensors(ours, FORMATS[family_of(config)], config) if foreign else ours

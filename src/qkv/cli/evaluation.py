@@ -10,7 +10,7 @@ from typing import Any
 from qkv.common import disk
 from qkv.common.errors import UsageError
 from qkv.evaluation.report import as_json, table
-from qkv.exams.evaluate import evaluate
+from qkv.exams.evaluate import evaluate, task_for
 from qkv.exams.report.making import report_of, write_page
 from qkv.exams.report.terminal import class_lines, matrix_lines, mistake_lines
 from qkv.exams.study import MISTAKES, Study, check_details, study
@@ -71,16 +71,28 @@ def evaluated(
     wanted: Wanted,
     *,
     beam: int | None = None,
+    task: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluated:
-    """Score a model, and look at its answers only if something of that is wanted."""
+    """Score a model, and look at its answers only if something of that is wanted.
+
+    Args:
+        model: the model.
+        paths: the files.
+        read: how to read them.
+        wanted: what to show.
+        beam: the beam size of a translator.
+        task: of a model with several text-to-text tasks, the one that the files are for.
+        progress: called with the number of examples in each finished chunk.
+    """
     if wanted.errors < 0:
         raise UsageError(f"--errors must be at least 1, got {wanted.errors}")
+    tester = task_for(model).for_model(model, read.data, task)
     if wanted.confusion or wanted.errors:
-        check_details(model, confusion=wanted.confusion)
+        check_details(model, tester, confusion=wanted.confusion)
     if wanted.report is not None:
         disk.plain_file(Path(wanted.report))
-    asked: dict[str, Any] = {"beam": beam, "ends": read.ends}
+    asked: dict[str, Any] = {"beam": beam, "ends": read.ends, "task": tester}
     if wanted.report is None and not (wanted.confusion or wanted.errors):
         return Evaluated(evaluate(model, paths, read.data, progress, **asked), wanted)
     found = study(model, paths, read.data, progress, **asked, mistakes=max(MISTAKES, wanted.errors))

@@ -72,7 +72,10 @@ def info(
     print_line(json_line(found) if as_json else facts(model, found))
 
 
-@app.command(epilog="Examples:  qkv translate en-de 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt")
+@app.command(
+    epilog="Examples:  qkv translate en-de 'Two dogs play.'   |   qkv translate FOLDER - < in.txt > out.txt"
+    "   |   qkv translate T5 'Two dogs play.' --source-prefix 'translate English to German: '"
+)
 def translate(
     model: Annotated[
         str,
@@ -97,6 +100,21 @@ def translate(
     length_penalty: Annotated[float, typer.Option(help="Higher values favour longer translations.")] = 1.0,
     max_length: Annotated[int | None, typer.Option(help="Maximum tokens per translated sentence.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Start every translation with this text.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a text-to-text model, the task whose prefix to put before each text. Default: the one that "
+            "translates; `qkv info` lists them.",
+            show_default=False,
+        ),
+    ] = None,
+    source_prefix: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="What the model reads before each text, instead of --task.", show_default=False
+        ),
+    ] = None,
     forbid: Annotated[
         list[str] | None, typer.Option(help="A word that must not occur; repeat the option for more.")
     ] = None,
@@ -112,10 +130,11 @@ def translate(
 
     loaded = predict.load(model, device=device)
     options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_length": max_length}
+    asked = {"task": task, "source_prefix": source_prefix}
     lines = translate_lines(
         loaded,
         find_texts(texts or [], file, None, changes),
-        options | {"prefix": prefix, "forbidden": forbid or [], "chunk": chunk_of(texts or [])},
+        options | asked | {"prefix": prefix, "forbidden": forbid or [], "chunk": chunk_of(texts or [])},
         scores=scores,
         alignments=alignments,
         as_json=as_json,
@@ -218,6 +237,14 @@ def evaluate(
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count rows that cannot be used.")] = False,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of a text-to-text model, the task that the files are for; `qkv info` lists them.",
+            show_default=False,
+        ),
+    ] = None,
     report: Annotated[
         str | None, typer.Option(metavar="FILE.html", help="Write a report: scores, classes, calibration, mistakes.")
     ] = None,
@@ -235,9 +262,10 @@ def evaluate(
 
     changed = dict(map(parse_change, changes or [])) | ({"data.skip_bad": True} if skip_bad else {})
     loaded = predict.load(model, device=device)
-    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data)
+    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data, part=task)
+    wanted = Wanted(model, report, confusion, errors)
     with progress(None, "evaluating") as advance:
-        found = evaluated(loaded, data, read, Wanted(model, report, confusion, errors), beam=beam, progress=advance)
+        found = evaluated(loaded, data, read, wanted, beam=beam, task=task, progress=advance)
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 

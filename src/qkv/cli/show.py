@@ -24,6 +24,8 @@ def facts(name: str, found: dict[str, Any]) -> str:
     }
     if found["labels"]:
         rows["labels"] = ", ".join(found["labels"][:8]) + (" …" if len(found["labels"]) > 8 else "")
+    if found["tasks"]:
+        rows["tasks"] = ", ".join(f"{name} ({prefix!r})" for name, prefix in found["tasks"].items())
     width = max(map(len, rows))
     return "\n".join(f"{key:<{width}}  {value}" for key, value in rows.items())
 

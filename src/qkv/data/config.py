@@ -39,8 +39,9 @@ class DataConfig:
         cache: where to keep tokenised examples. If empty, in the run's folder.
         dropout: BPE-dropout for translate, classify (single texts) and tag with a BPE tokenizer: the probability of
             skipping a merge each time a training text is read. 0 turns it off. Token budgets are counted without it.
-        mix: for the task mixture, one table per part, named after its task: files (patterns that select some of the
-            files above) and any of format, encoding, unit, text, second, label, max_length and dropout that differ.
+        mix: for the tasks mixture and text-to-text, one table per part, named as in objective.mix: files (patterns that
+            select some of the files above) and any of format, encoding, unit, text, second, label, max_length and
+            dropout that differ.
     """
 
     train: tuple[str, ...] = ()

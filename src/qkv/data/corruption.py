@@ -3,6 +3,8 @@
 mask_tokens      BERT: predict 15 %, of which 80 % masked, 10 % random, 10 % kept (Devlin et al. 2019)
 corrupt_spans    T5: a sentinel replaces each hidden span, the target holds the spans (Raffel et al. 2020)
 infill           BART: one mask replaces each hidden span, whatever its length (Lewis et al. 2020)
+permute_sentences  BART: the sentences of a document in random order (Lewis et al. 2020)
+split_prefix     prefix LM: the beginning is read, the rest is predicted (Raffel et al. 2020)
 pair_sentences   BERT: the next sentence, or a random one (Devlin et al. 2019)
 skip_grams, cbow_contexts, NoiseTable   word vectors (Mikolov et al. 2013)
 
@@ -141,6 +143,31 @@ def infill(ids: ArrayLike, *, mask_id: int, rng: Generator, rate: float = 0.3, m
     for gap, _ in _pieces(ids, gaps, sizes):
         source += [gap, [mask_id]]
     return _join([*source, ids[len(ids) - gaps[-1] :]])
+
+
+def permute_sentences(ids: ArrayLike, ends: ArrayLike, *, rng: Generator) -> Ids:
+    """Put the sentences of a text in random order (Lewis et al. 2020, section 2.2); every order is equally likely.
+
+    Args:
+        ids: Shape: [L].
+        ends: true where a token ends a sentence. A row of such tokens ("?!") ends one sentence; what follows the last
+            one is a sentence too. Shape: [L].
+        rng: the random generator.
+    """
+    ids, ends = _ids(ids), np.asarray(ends, dtype=bool)
+    last = ends & ~np.append(ends[1:], False)
+    sentences = np.split(ids, np.flatnonzero(last[:-1]) + 1)
+    return _join([sentences[number] for number in rng.permutation(len(sentences))])
+
+
+def split_prefix(ids: ArrayLike, *, rng: Generator) -> tuple[Ids, Ids]:
+    """Split a text at a random place: the beginning is the source, the rest is the target (Raffel et al. 2020, 3.2.3).
+
+    Both have at least one token, and every place is equally likely. Below two tokens, the source is empty.
+    """
+    ids = _ids(ids)
+    place = int(rng.integers(1, len(ids))) if len(ids) > 1 else 0
+    return ids[:place], ids[place:]
 
 
 def pair_sentences(seconds: Sequence[T], others: Sequence[T], *, rng: Generator) -> tuple[list[T], Ids]:

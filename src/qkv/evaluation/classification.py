@@ -77,8 +77,8 @@ class F1:
         self._counts = LabelCounts(replicas=replicas, seed=seed)
 
     def add(self, prediction: Hashable, gold: Hashable) -> None:
-        """Add one example."""
-        self._counts.add(_against([prediction], [gold]))
+        """Add one example. The prediction None is no label at all: it misses the gold one and counts for no other."""
+        self._counts.add(_against([] if prediction is None else [prediction], [gold]))
 
     def result(self) -> Score:
         """Return F1, with the F1 of each label as parts."""

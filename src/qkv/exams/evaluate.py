@@ -24,7 +24,7 @@ def evaluate(
     progress: Callable[[int], None] | None = None,
     *,
     beam: int | None = None,
-    task: type[Task] | None = None,
+    task: type[Task] | Task | None = None,
     ends: bool = False,
 ) -> list[Score]:
     """Score a model on files.
@@ -39,9 +39,9 @@ def evaluate(
         task: the task that scores the model. If None, it is chosen by the model's family and heads.
         ends: whether a language model also predicts the end of each document, as in training.
     """
-    kind = task or task_for(model)
-    exam = exam_of(model, kind, paths, beam=beam, progress=progress, ends=ends)
-    return taken(kind(kind.Settings(), data or kind.default_data(model)), exam)
+    tester = task if isinstance(task, Task) else (task or task_for(model)).for_model(model, data)
+    exam = exam_of(model, type(tester), paths, beam=beam, progress=progress, ends=ends)
+    return taken(tester, exam)
 
 
 def exam_of(

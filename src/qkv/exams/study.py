@@ -135,8 +135,7 @@ def study(
         about: which examples, in words.
     """
     if task is None:
-        kind = task_for(model)
-        task = kind(kind.Settings(), data or kind.default_data(model))
+        task = task_for(model).for_model(model, data)
     exam = replace(exam_of(model, type(task), paths, beam=beam, progress=progress, ends=ends), given=given)
     if not explains(task):
         return _Details(task, exam, {}, 0).result(taken(task, exam), about)
@@ -154,15 +153,14 @@ def explains(task: Task) -> bool:
     return type(task).predictions is not Task.predictions
 
 
-def check_details(model: Model, *, confusion: bool) -> None:
-    """Raise an error if a model gives no answers to single examples, or has no classes for a confusion matrix."""
-    kind = task_for(model)
-    if kind.predictions is Task.predictions:
+def check_details(model: Model, task: Task, *, confusion: bool) -> None:
+    """Raise an error if a task has no answers to single examples, or no classes for a confusion matrix."""
+    if not explains(task):
         raise UsageError(
             f"this {model.family} model is scored on its texts as a whole: leave out --confusion and --errors, which "
             "need an answer to each example"
         )
-    if confusion and not kind.predicts_classes:
+    if confusion and not task.has_classes():
         raise UsageError(f"this {model.family} model predicts no classes: leave out --confusion, or use --errors")
 
 
@@ -191,7 +189,7 @@ class _Details:
             self._calibration.add(one)
         if found.length:
             self._lengths.add(found.length, found.said, found.gold)
-        if isinstance(found.gold, float) and len(self._points) < POINTS:
+        if isinstance(found.gold, float) and isinstance(found.said, float) and len(self._points) < POINTS:
             self._points.append((found.gold, found.said))
         if found.fault > 0:
             self._wrong += 1

@@ -22,8 +22,8 @@ from qkv.tokenizers.text import TextTokenizer
 Said = tuple[str, list[int], list[int]]  # a source, its ids, and the ids of its translation
 
 
-def align(model: Runner, said: Sequence[Said]) -> list[list[Pair]]:
-    """Return the aligned pairs of words for each translation, as word numbers from 0."""
+def align(model: Runner, said: Sequence[Said], prefix: str = "") -> list[list[Pair]]:
+    """Return the aligned pairs of words for each translation, as word numbers from 0; no word of the prefix counts."""
     assert model.tokenizer is not None
     asked = [number for number, (_, _, ids) in enumerate(said) if ids]
     found: list[list[Pair]] = [[] for _ in said]
@@ -33,7 +33,7 @@ def align(model: Runner, said: Sequence[Said]) -> list[list[Pair]]:
         weights = attention(model, [said[n][1] for n in numbers], [said[n][2] for n in numbers])
         for number, weights_LS in zip(numbers, weights, strict=True):
             text, _, ids = said[number]
-            found[number] = _pairs(model.tokenizer, text, ids, weights_LS)
+            found[number] = _pairs(model.tokenizer, text, ids, weights_LS, prefix)
     return found
 
 
@@ -53,11 +53,12 @@ def attention(model: Runner, sources: list[list[int]], targets: list[list[int]])
     return [weights_NLS.float().mean(0) for weights_NLS in layers[-2 if len(layers) > 2 else -1]]
 
 
-def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tensor) -> list[Pair]:
+def _pairs(tokenizer: TextTokenizer, text: str, ids: list[int], weights_LS: Tensor, prefix: str) -> list[Pair]:
     """Align each token of the translation with a source token, and map both to their words."""
+    before, text = next_word(prefix), prefix + text
     window = tokenizer.encode_spans([text])[0][0]
     words = [
-        _word_at(text, start) if side == 0 and text[start:end].strip() else -1
+        _word_at(text, start) - before if side == 0 and text[start:end].strip() else -1
         for (start, end), side in zip(window.spans, window.sides, strict=True)
     ][: weights_LS.shape[1]]
     real = torch.tensor([word >= 0 for word in words], device=weights_LS.device)

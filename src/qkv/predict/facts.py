@@ -34,6 +34,7 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         if tokenizer is None
         else {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint},
         "labels": list(folder.labels) if {"classify", "tag", "distilled"} & set(getattr(config, "heads", ())) else [],
+        "tasks": {name: task.prefix for name, task in folder.text_tasks.items()},
     }
 
 

@@ -257,7 +257,9 @@ class Model(Runner):
             alignments: return `Translation` objects with word alignments.
             progress: called with the number of texts that each batch has finished.
             options: beam (4 if not given), length_penalty, prefix (one text, or one for each), forbidden (words that
-                must not occur) and the other fields of `DecodingConfig`.
+                must not occur) and the other fields of `DecodingConfig`. For T5: task (one of the folder's tasks) or
+                source_prefix (what to read before each text); by default, what the folder says. split=False translates
+                each text as a whole.
 
         Returns:
             A string for each text; a `Translation` with nbest, scores or alignments.

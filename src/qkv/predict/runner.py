@@ -6,7 +6,7 @@ Sequences are sorted by length and packed into batches with a token budget; resu
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from qkv.checkpoints.folder import Folder, write_folder
 from qkv.checkpoints.sentence import SentenceModel
+from qkv.checkpoints.text_tasks import TextTask
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UnknownText, UsageError, system_errors
 from qkv.common.outputs import Hidden
@@ -88,6 +89,11 @@ class Runner:
     def no_answer_threshold(self) -> float:
         """How far "no answer" must score above the best span."""
         return self._folder.no_answer_threshold
+
+    @property
+    def text_tasks(self) -> Mapping[str, TextTask]:
+        """The text-to-text tasks that the model was trained for, by name, with their prefixes."""
+        return self._folder.text_tasks
 
     @property
     def max_length(self) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from qkv.checkpoints.text_tasks import TRANSLATE, chosen_task
 from qkv.common.batch import Tokens
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
@@ -26,7 +27,7 @@ from qkv.predict.alignment import align
 from qkv.predict.batching import batches, position_limit
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
-from qkv.predict.texts import check_texts, chunked
+from qkv.predict.texts import check_texts, chunked, readable
 from qkv.predict.translation import Piece, Translation, cut_texts, join
 from qkv.tokenizers.text import TextTokenizer
 
@@ -39,6 +40,9 @@ def translate(
     *,
     prefix: str | Sequence[str] | None = None,
     forbidden: Sequence[str] = (),
+    task: str | None = None,
+    source_prefix: str | None = None,
+    split: bool = True,
     alignments: bool = False,
     progress: Callable[[int], None] | None = None,
     **options: Any,
@@ -48,7 +52,8 @@ def translate(
     check_texts("translate", texts)
     config = search_config(model, tokenizer, forbidden, options)
     begin = _prefixes(tokenizer, prefix, len(texts))
-    cut = cut_texts(tokenizer, texts, model.max_length)
+    before = prefix_of(model, task, source_prefix)
+    cut = cut_texts(tokenizer, texts, model.max_length, before) if split else _whole(model, texts, before)
     said: list[dict[int, list[Translation]]] = [{} for _ in texts]
     jobs = [job for text, pieces in enumerate(cut) for job in _jobs(text, pieces, begin[text])]
     waiting = Counter(job.text for job in jobs)
@@ -56,7 +61,8 @@ def translate(
     tell(len(texts) - len(waiting))
     for rows in batches([len(job.piece.ids) * config.beam for job in jobs], model.device):
         some = [jobs[row] for row in rows]
-        for job, several in zip(some, _worded(model, some, _search(model, some, config), alignments), strict=True):
+        worded = _worded(model, some, _search(model, some, config), before if alignments else None)
+        for job, several in zip(some, worded, strict=True):
             said[job.text][job.place] = several
         now = Counter(job.text for job in some)
         waiting.subtract(now)
@@ -90,6 +96,30 @@ def stream(
     for part in chunked(texts, chunk):
         yield from ask(part, **{**options, "seed": options.get("seed", 0) + done})
         done += len(part)
+
+
+def prefix_of(model: Runner, task: str | None, source_prefix: str | None) -> str:
+    """Return what the model reads before each text: as given, or as its folder says.
+
+    Args:
+        model: the model.
+        task: one of its text-to-text tasks; None for the only one that translates.
+        source_prefix: the prefix itself, instead of a task.
+    """
+    if source_prefix is not None:
+        if task is not None:
+            raise UsageError(f"give the task {task!r} or a source prefix, not both")
+        return well_formed(source_prefix)
+    if task is None and not any(one.kind for one in model.text_tasks.values()):
+        return ""  # a translator without prefixes, or a folder from elsewhere that says nothing about translation
+    return model.text_tasks[chosen_task(model.text_tasks, task, "" if task else TRANSLATE)].prefix
+
+
+def _whole(model: Runner, texts: Sequence[str], prefix: str) -> list[list[Piece]]:
+    """Return each text as one piece; one that is too long for the model is cut, with a warning."""
+    cleaned = readable(texts)
+    encoded = model.encode([prefix + text for text in cleaned]).ids
+    return [[Piece(text, "", ids)] for text, ids in zip(cleaned, encoded, strict=True)]
 
 
 def check_translator(model: Runner) -> TextTokenizer:
@@ -168,12 +198,15 @@ def _check(model: Runner, found: list[Hypothesis]) -> None:
             finite(parameter)
 
 
-def _worded(model: Runner, jobs: list[Job], found: list[list[Hypothesis]], alignments: bool) -> list[list[Translation]]:
-    """Decode the hypotheses of each piece into text."""
+def _worded(
+    model: Runner, jobs: list[Job], found: list[list[Hypothesis]], prefix: str | None
+) -> list[list[Translation]]:
+    """Decode the hypotheses of each piece into text, with alignments if the prefix of the sources is given."""
     assert model.tokenizer is not None
     tokenizer, end_id = model.tokenizer, model.config.end_id
     pairs = [(job.piece, hypothesis) for job, several in zip(jobs, found, strict=True) for hypothesis in several]
-    aligned = iter(align(model, [(p.text, p.ids, h.ids) for p, h in pairs]) if alignments else [None] * len(pairs))
+    said = [(piece.text, piece.ids, hypothesis.ids) for piece, hypothesis in pairs]
+    aligned = iter([None] * len(pairs) if prefix is None else align(model, said, prefix))
     return [
         [
             Translation(

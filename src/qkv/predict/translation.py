@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from qkv.common.errors import UsageError
 from qkv.data.sentences import split_sentences
 from qkv.predict.texts import readable
 from qkv.tokenizers.text import TextTokenizer
@@ -37,7 +38,9 @@ class Piece:
     ids: list[int]
 
 
-def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | None) -> list[list[Piece]]:
+def cut_texts(
+    tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | None, prefix: str = ""
+) -> list[list[Piece]]:
     """Split texts into sentences, and split sentences that are too long for the model.
 
     One or two sentences of no more than `LONG` tokens stay together, since each gives context to the other.
@@ -46,10 +49,11 @@ def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | 
         tokenizer: measures the length.
         texts: any texts; a lone surrogate, which no tokenizer takes, becomes U+FFFD.
         max_length: what the model can read, including special tokens. A longer sentence is split, with a warning.
+        prefix: what the model reads before each piece (T5's "translate English to German: ").
     """
-    cutter = _Cutter(tokenizer, min(max_length or LONGEST, LONGEST))
+    cutter = _Cutter(tokenizer, min(max_length or LONGEST, LONGEST), prefix)
     cleaned = readable(texts)
-    encoded = tokenizer.encode([text.strip() for text in cleaned]).ids
+    encoded = tokenizer.encode([prefix + text.strip() for text in cleaned]).ids
     found = [cutter.cut(text, ids) for text, ids in zip(cleaned, encoded, strict=True)]
     if cutter.halved:
         sentences = "1 sentence is" if cutter.halved == 1 else f"{cutter.halved} sentences are"
@@ -60,15 +64,18 @@ def cut_texts(tokenizer: TextTokenizer, texts: Sequence[str], max_length: int | 
 class _Cutter:
     """Splits one text after the other, and counts the sentences that had to be split."""
 
-    def __init__(self, tokenizer: TextTokenizer, limit: int) -> None:
-        self.tokenizer, self.limit, self.halved = tokenizer, limit, 0
+    def __init__(self, tokenizer: TextTokenizer, limit: int, prefix: str) -> None:
+        self.tokenizer, self.limit, self.halved, self.prefix = tokenizer, limit, 0, prefix
         self.nothing = len(tokenizer.encode([""]).ids[0])  # the special tokens alone
+        self.before = len(tokenizer.encode([prefix.rstrip()]).ids[0]) - self.nothing  # the tokens of the prefix
+        if self.before >= limit - self.nothing:
+            raise UsageError(f"the source prefix has {self.before} tokens, but the model reads {limit} in all")
 
     def cut(self, text: str, ids: list[int]) -> list[Piece]:
         inner = text.strip()
         sentences = split_sentences(text)
         many = sum(bool(sentence) for sentence, _ in sentences) >= MANY
-        if many or len(ids) > min(LONG, self.limit) or "\n" in inner:
+        if many or len(ids) > min(LONG + self.before, self.limit) or "\n" in inner:
             return [piece for sentence, space in sentences for piece in self._parts(sentence, space)]
         start = text.index(inner)
         before = [Piece("", text[:start], [])] if start else []
@@ -82,10 +89,10 @@ class _Cutter:
         return [self._piece(part, gap, self._ids(part, self.limit)) for part, gap in parts]
 
     def _ids(self, text: str, max_length: int | None = None) -> list[int]:
-        return self.tokenizer.encode([text], max_length=max_length).ids[0]
+        return self.tokenizer.encode([self.prefix + text], max_length=max_length).ids[0]
 
     def _piece(self, text: str, space: str, ids: list[int]) -> Piece:
-        return Piece(text, space, ids if len(ids) > self.nothing else [])
+        return Piece(text, space, ids if text and len(ids) > self.nothing + self.before else [])
 
 
 def _halves(text: str, fits: Callable[[str], bool]) -> list[tuple[str, str]]:

@@ -110,12 +110,57 @@ smoothing = 0.1
 ```
 """
 
+TEXTS = """
+The task `text-to-text` writes every task as text: the model reads a prefix and the text, and answers in words. With
+tables in `data.mix` and `objective.mix`, one model learns several tasks. A part can have any name, and needs a prefix
+of its own. Its `weight` (1 by default) is its share of the tokens of each step and of the loss:
+
+```toml
+task = "text-to-text"
+
+[model]
+init = "path/to/t5"
+
+[data]
+train = ["a.en", "a.de", "sst2.tsv", "stsb.tsv", "squad.json"]
+
+[data.mix]
+en-de.files = ["a.en", "a.de"]
+sst2.files = "sst2.tsv"
+stsb.files = "stsb.tsv"
+squad.files = "squad.json"
+
+[objective.mix.en-de]
+kind = "translate"
+prefix = "translate English to German: "
+weight = 2.0
+
+[objective.mix.sst2]
+kind = "classify"
+prefix = "sst2 sentence: "
+labels = { 0 = "negative", 1 = "positive" }
+
+[objective.mix.stsb]
+kind = "regress"
+prefix = "stsb sentence1: "
+
+[objective.mix.squad]
+kind = "answer"
+prefix = "question: "
+```
+
+Each part is scored with the metrics of the task of its kind, and `average` is the mean of the first metric of every
+part. An answer that is no label, or no number, counts as wrong; `invalid` is the share of such answers. Validation and
+`data.test` score each part on its own files; `qkv evaluate FOLDER FILE --task sst2` scores one. The folder stores the
+prefixes, and `qkv translate FOLDER` uses that of the part that translates.
+"""
+
 
 def reference() -> str:
     """Return the page."""
     lines = [f"| `{one.name}` | {one.summary} |" for one in listed()]
     page = HEAD + "\n".join(lines) + "\n\n" + "\n".join(_section(Recipe, "")) + "\n"
-    return page + AUTO + "\n".join(_rules()) + "\n" + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE
+    return page + AUTO + "\n".join(_rules()) + "\n" + OBJECTIVES + "\n".join(_settings()) + "\n" + MIXTURE + TEXTS
 
 
 def _rules() -> list[str]:

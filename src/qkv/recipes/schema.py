@@ -47,7 +47,7 @@ class Recipe:
 
     Attributes:
         task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, spans, denoise,
-            words, image or mixture.
+            prefix-lm, plain-lm, text-to-text, words, image or mixture.
         out: the run's folder. If empty, runs/NAME.
         model: which model to train.
         tokenizer: how to train a tokenizer if the model does not bring one.

@@ -17,7 +17,7 @@ from qkv.data.config import DataConfig
 from qkv.data.hub import is_hub
 from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
-from qkv.exams.evaluate import evaluate
+from qkv.exams.evaluate import evaluate, task_for
 from qkv.predict import find
 from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, change, read_recipe
@@ -42,11 +42,12 @@ class FineTuned(Model):
         super().__init__(folder, device=device)
         self.data = data
 
-    def evaluate(self, *files: PathName | Any, **changes: Any) -> list[Score]:
+    def evaluate(self, *files: PathName | Any, task: str | None = None, **changes: Any) -> list[Score]:
         """Score the model on files or rows: each metric with its 95 % confidence interval.
 
         Args:
             files: files with the correct answers; or rows, as `finetune` takes them.
+            task: of a model with several text-to-text tasks, the one that the files are for.
             changes: keys of [data] that differ from training, for example `label="stars"`.
         """
         if not files:
@@ -54,7 +55,8 @@ class FineTuned(Model):
         read = override(self.data, {key.removeprefix("data."): value for key, value in changes.items()}, where="data.")
         given = {f"data {number}" if len(files) > 1 else "data": file for number, file in enumerate(files, 1)}
         with tempfile.TemporaryDirectory(prefix="qkv-") as place, as_files(given, Path(place)) as found:
-            return evaluate(self, [path for paths in found.values() for path in paths], read, ends=True)
+            tester = task_for(self).for_model(self, read, task)
+            return evaluate(self, [path for paths in found.values() for path in paths], task=tester, ends=True)
 
 
 def finetune(
@@ -79,8 +81,8 @@ def finetune(
             the built-in encoder.
         train: training files, whose columns are detected; or rows: a list of dicts or of tuples (text, label), a dict
             of columns, a pandas data frame, or a data set of `datasets`.
-        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings. If None, it is
-            recognised from the files.
+        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings,
+            text-to-text. If None, it is recognised from the files.
         valid: validation files or rows. If None, some training examples are held out.
         test: files or rows to score at the end.
         epochs: passes over the data. If None, the recipe decides.

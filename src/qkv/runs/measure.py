@@ -10,7 +10,7 @@ from itertools import islice
 from qkv.checkpoints.folder import Folder
 from qkv.evaluation.prediction import Prediction
 from qkv.evaluation.score import Score
-from qkv.exams.report.naming import LOWER
+from qkv.exams.report.naming import is_lower_better
 from qkv.predict import Model
 from qkv.runs.prepare import Prepared
 from qkv.tasks.exam import Exam
@@ -25,7 +25,7 @@ class Measure:
 
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
-        most = MOST_DECODED if prepared.task.decodes else MOST
+        most = (MOST_DECODED if prepared.task.decodes else MOST) * len(prepared.task.parts())
         self.examples = list(islice(validation_examples(prepared.task), most))
         self.exam: Exam | None = None  # of the last call,
         self.predictions: list[Prediction] = []  # with its predictions
@@ -66,4 +66,4 @@ class Measure:
 
 
 def _better(mine: float, trivial: Score) -> bool:
-    return mine < 0.99 * trivial.value if trivial.name in LOWER else mine > trivial.value
+    return mine < 0.99 * trivial.value if is_lower_better(trivial.name) else mine > trivial.value

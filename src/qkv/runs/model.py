@@ -26,18 +26,22 @@ class Model(predict.Model):
     place: str | None = None
     """The folder that the model was loaded from, or None if it was built."""
 
-    def evaluate(self, *files: str | PathLike[str], beam: int | None = None, **changes: Any) -> list[Score]:
+    def evaluate(
+        self, *files: str | PathLike[str], beam: int | None = None, task: str | None = None, **changes: Any
+    ) -> list[Score]:
         """Score the model on files: each metric with its 95 % confidence interval.
 
         Args:
             files: files with the correct answers: a table, or for a translator two aligned texts.
             beam: the beam size of a translator; 4 if None.
+            task: of a model with several text-to-text tasks, the one that the files are for.
             changes: how to read the files: keys of [data] in a recipe, for example `label="stars"`.
         """
-        from qkv.exams.evaluate import evaluate
+        from qkv.exams.evaluate import evaluate, task_for
 
-        read = self._reading("evaluate", files, changes)
-        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, ends=read.ends)
+        read = self._reading("evaluate", files, changes, part=task)
+        tester = task_for(self).for_model(self, read.data, task)
+        return evaluate(self, [fspath(file) for file in files], beam=beam, task=tester, ends=read.ends)
 
     def head_importance(
         self, *files: str | PathLike[str], ablation: bool = True, examples: int = 256, **changes: Any
@@ -56,11 +60,17 @@ class Model(predict.Model):
         """
         from qkv.exams.importance import head_importance, loss_task
 
-        read = self._reading("head_importance", files, changes, loss_task(self))
+        read = self._reading("head_importance", files, changes, task=loss_task(self))
         return head_importance(self, [fspath(file) for file in files], read.data, ablation=ablation, examples=examples)
 
     def _reading(
-        self, who: str, files: tuple[str | PathLike[str], ...], changes: dict[str, Any], task: type[Task] | None = None
+        self,
+        who: str,
+        files: tuple[str | PathLike[str], ...],
+        changes: dict[str, Any],
+        *,
+        task: type[Task] | None = None,
+        part: str | None = None,
     ) -> Reading:
         """Return how files with correct answers are read: as in training, with changes."""
         from qkv.common.config import override
@@ -73,7 +83,7 @@ class Model(predict.Model):
             raise UsageError(f"{who} takes the names of files, got {show(wrong[0])}")
         if self.place is None:
             return Reading(override((task or task_for(self)).default_data(self), changes))
-        return reading_for(self, self.place, changes, lambda _: None, task=task)
+        return reading_for(self, self.place, changes, lambda _: None, task=task, part=part)
 
 
 @wraps(predict.load)

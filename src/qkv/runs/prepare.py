@@ -61,7 +61,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
     facts: dict[str, Any] = {}
     if own.batches is None:
         task = task.resolved(say)
-        keep_reading(folder, task.data)
+        keep_reading(folder, task)
         if task.reads_text and tokenizer is None:
             tokenizer = _tokenizer(recipe, task, folder, say)
         if tokenizer is not None and recipe.model.init:

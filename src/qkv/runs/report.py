@@ -31,7 +31,7 @@ from qkv.recipes.schema import Recipe, Say
 from qkv.runs.layout import RECIPE
 from qkv.runs.prepare import reading
 from qkv.tasks.base import Task
-from qkv.tasks.split import training_examples, validation_examples
+from qkv.tasks.split import training_examples, validation_streams
 from qkv.training.logging import read_metrics
 from qkv.training.loop import Outcome
 
@@ -107,15 +107,16 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
 def _studied(recipe: Recipe, task: Task, model: Model, steps: int) -> Study | None:
     """Look at the model's answers to the test files or to validation examples; None if its task has no answers."""
     if recipe.data.test:
-        kind = type(task) if task.can_score(model) else task_for(model)
-        known = training_examples(task) if kind is type(task) else None
-        tester = kind(kind.Settings(), reading(recipe))
+        mine = task.can_score(model)
+        known = training_examples(task) if mine else None
+        tester = task.tester(model, reading(recipe)) if mine else task_for(model).for_model(model, reading(recipe))
         with Bar("scoring the test files") as bar:
             found = study(model, recipe.data.test, None, bar.add, task=tester, ends=True, known=known)
         return replace(found, about=f"Test files: {', '.join(recipe.data.test)} ({found.count:,} examples).")
     if not (task.data.train and explains(task) and task.can_score(model)):
         return None
-    examples, total = _sample(validation_examples(task), _size(task, steps))
+    both = [_sample(stream, _size(task, steps)) for stream in validation_streams(task)]
+    examples, total = [example for some, _ in both for example in some], sum(count for _, count in both)
     with Bar("scoring validation examples", total=len(examples)) as bar:
         found = study(model, (), None, bar.add, task=task, given=examples, known=training_examples(task))
     some = f"{found.count:,} of {total:,}, drawn at random" if len(examples) < total else f"all {found.count:,}"

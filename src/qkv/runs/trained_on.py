@@ -19,9 +19,11 @@ from qkv.exams.evaluate import task_for
 from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
 from qkv.tasks.base import Task
+from qkv.tasks.split import named_parts
 
 READING = "reading.json"
 TABLE = "reading"
+PARTS = "parts"
 COLUMNS = ("text", "second", "label")
 KEPT = (*COLUMNS, "separator", "format")  # not the encoding: each file has its own
 
@@ -39,18 +41,27 @@ class Reading:
     ends: bool = False
 
 
-def keep_reading(folder: Path, data: DataConfig) -> None:
-    """Write how the files of a run are read into its folder."""
+def keep_reading(folder: Path, task: Task) -> None:
+    """Write how the files of a run are read into its folder; for a mixture, those of each part."""
+    found: dict[str, Any] = {key: getattr(task.data, key) for key in KEPT}
+    if (parts := named_parts(task)) is not None:
+        found[PARTS] = {name: {key: getattr(part.data, key) for key in KEPT} for name, part in parts.items()}
     with disk.no_space(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
-        disk.replace_file(folder / READING, disk.table_bytes(TABLE, {key: getattr(data, key) for key in KEPT}))
+        disk.replace_file(folder / READING, disk.table_bytes(TABLE, found))
 
 
-def trained_columns(folder: str) -> dict[str, str]:
-    """Return the keys of [data] that say how a model's training files were read; none if that is not known."""
+def trained_columns(folder: str, part: str | None = None) -> dict[str, str]:
+    """Return the keys of [data] that say how a model's training files were read; none if that is not known.
+
+    Args:
+        folder: the model's folder.
+        part: of a mixture, the part that the files are for.
+    """
     place = find(folder)
     if kept := _beside(place, READING):
-        return {key: str(value) for key, value in disk.read_table(kept, TABLE).items() if key in KEPT}
+        table = disk.read_table(kept, TABLE)
+        return {key: str(value) for key, value in table.get(PARTS, {}).get(part, table).items() if key in KEPT}
     recipe = _beside(place, "recipe.toml")
     return {} if recipe is None else {key: getattr(read_recipe(str(recipe)).data, key) for key in KEPT}
 
@@ -75,7 +86,9 @@ def reading_for(
     changes: Mapping[str, Any],
     say: Say,
     files: Sequence[str] = (),
+    *,
     task: type[Task] | None = None,
+    part: str | None = None,
 ) -> Reading:
     """Return how to read files for the model in a folder.
 
@@ -88,10 +101,11 @@ def reading_for(
         say: prints a line for the user.
         files: the files to read.
         task: the task that reads them; None for the one that scores the model.
+        part: of a model with several text-to-text tasks, the one that the files are for.
     """
     task, changes = task or task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
     if not task.reads_windows:
-        known = {key: value for key, value in trained_columns(folder).items() if key not in changes}
+        known = {key: value for key, value in trained_columns(folder, part).items() if key not in changes}
         return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."))
     data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
     if recipe is not None:

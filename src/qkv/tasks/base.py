@@ -106,15 +106,19 @@ class Task:
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
-    predicts_classes: ClassVar[bool] = False  # answers are classes, so there is a confusion matrix
+    predicts_classes: ClassVar[bool] = False  # answers are classes; `has_classes` may depend on settings
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)  # set the recipe's keys that are "auto"
 
     @classmethod
-    def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Self:
+    def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Task:
         """Create the task of a recipe; raise an error for a wrong key or value in `[objective]`."""
         return cls(from_dict(cls.Settings, objective, where="objective."), data)
+
+    def has_classes(self) -> bool:
+        """Whether answers are classes with these settings, so that there is a confusion matrix."""
+        return self.predicts_classes
 
     def parts(self) -> Mapping[str, Task]:
         """Return the tasks that read data: this one, or the parts of a mixture by name."""
@@ -240,6 +244,25 @@ class Task:
         """Return how to read files for scoring a `qkv.Model` by default."""
         del model
         return DataConfig()
+
+    @classmethod
+    def for_model(cls, model: Any, data: DataConfig | None = None, name: str | None = None) -> Task:
+        """Return the task that scores a `qkv.Model` on files.
+
+        Args:
+            model: the model.
+            data: how to read the files; by default as `default_data` says.
+            name: of a model with several text-to-text tasks, the one that the files are for.
+        """
+        if name is not None:
+            raise UsageError(
+                f"a task is for text-to-text models, and this {model.family} is not one: leave out {name!r}"
+            )
+        return cls(cls.Settings(), data or cls.default_data(model))
+
+    def tester(self, model: Any, data: DataConfig) -> Task:
+        """Return the task that scores the trained model on the test files of its recipe, which `data` reads."""
+        return self.for_model(model, data)
 
     def metrics(self, exam: Exam) -> list[Metric]:
         """Return new metrics for the model of an exam, the most important one first."""

@@ -26,7 +26,7 @@ from qkv.objectives.mixture import Mixture
 from qkv.tasks.base import Array, Collate, Context, Say, Task
 from qkv.tasks.facts import Rule
 from qkv.tasks.mixed_order import MixedSampler
-from qkv.tasks.mixed_tables import own_data, tables_of
+from qkv.tasks.mixed_tables import both_tables, own_data, weight_of
 
 Stores = Mapping[str, Store]
 
@@ -52,19 +52,11 @@ class MixtureTask(Task):
         """Create each part with its files, settings and weight."""
         if other := objective.keys() - {"mix"}:
             raise unknown("key of a mixture's objective", min(other), ["mix"])
-        settings, tables = (
-            tables_of(mix, where, cls.known)
-            for mix, where in ((objective.get("mix", {}), "objective.mix"), (data.mix, "data.mix"))
-        )
-        if settings.keys() != tables.keys():
-            both = f"objective.mix has {', '.join(settings)} and data.mix has {', '.join(tables)}"
-            raise UsageError(f"{both}: they must name the same parts")
+        settings, tables = both_tables(objective, data, cls.known)
         parts = {}
         for name, table in settings.items():
-            weight = table.pop("weight", None)
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
-                raise UsageError(f"objective.mix.{name}.weight must be a number of at least 0, got {weight!r}")
-            parts[name] = Weighted(cls.known[name].read(table, own_data(data, name, tables[name])), float(weight))
+            weight = weight_of(name, table.pop("weight", None))
+            parts[name] = Weighted(cls.known[name].read(table, own_data(data, name, tables[name])), weight)
         return cls(parts, data)
 
     def parts(self) -> Mapping[str, Task]:
@@ -124,12 +116,16 @@ class MixtureTask(Task):
 
     def sampler(self, store: Stores, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
         """Sample a batch of each part at a time, which share the token budget; in evaluation, read each part once."""
-        share = max(1, tokens // len(self.parts()))
         orders = [
-            task.sampler(store[name], context, tokens=share, seed=seed, shuffle=shuffle)
+            task.sampler(store[name], context, tokens=self.share(name, tokens), seed=seed, shuffle=shuffle)
             for name, task in self.parts().items()
         ]
         return MixedSampler(tuple(orders), once=not shuffle)
+
+    def share(self, name: str, tokens: int) -> int:
+        """Return how many of the tokens of a step a part gets: all parts get the same."""
+        del name
+        return max(1, tokens // len(self.parts()))
 
     def collate(self, store: Stores, context: Context) -> Collate:
         """Make a batch of each part that has rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, filterfalse
 from typing import Any
 
@@ -39,6 +39,8 @@ def _splitter(task: Task) -> Callable[[Any], bool]:
 
 def training_examples(task: Task) -> Iterator[Any]:
     """Read the training examples of a run, without those that are held out for validation."""
+    if (parts := named_parts(task)) is not None:
+        return chain.from_iterable(_named(name, training_examples(part)) for name, part in parts.items())
     examples = task.examples(task.data.train)
     return examples if task.data.valid else filterfalse(splitter(task), examples)
 
@@ -54,6 +56,8 @@ def validation_examples(
         skipped: counts skipped rows.
         say: prints a line for the user.
     """
+    if named_parts(task) is not None:
+        return in_turn(validation_streams(task, skipped, say))
     if task.data.valid:
         return task.examples(task.data.valid, skipped)
     found = filter(held or splitter(task), task.examples(task.data.train, skipped))
@@ -62,3 +66,33 @@ def validation_examples(
         return found if first is None else chain([first], found)
     say("there are too few examples to hold one out: the training examples are used for validation too")
     return task.examples(task.data.train, skipped)
+
+
+def validation_streams(task: Task, skipped: BadRows | None = None, say: Say = lambda _: None) -> list[Iterator[Any]]:
+    """Read the validation examples of each part of a mixture, with its name; of any other task, all in one stream."""
+    if (parts := named_parts(task)) is None:
+        return [validation_examples(task, None, skipped, say)]
+    return [_named(name, validation_examples(part, None, skipped, say)) for name, part in parts.items()]
+
+
+def named_parts(task: Task) -> Mapping[str, Task] | None:
+    """Return the parts of a mixture by name, or None for any other task."""
+    parts = task.parts()
+    return None if "" in parts else parts
+
+
+def in_turn(streams: Iterable[Iterator[Any]]) -> Iterator[Any]:
+    """Yield one item of each stream in turn, until all have ended."""
+    left = list(streams)
+    while left:
+        ended = []
+        for stream in left:
+            try:
+                yield next(stream)
+            except StopIteration:
+                ended.append(stream)
+        left = [stream for stream in left if stream not in ended]
+
+
+def _named(name: str, examples: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, example) for example in examples)

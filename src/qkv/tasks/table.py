@@ -19,14 +19,18 @@ from qkv.tasks.embeddings import EmbeddingsTask
 from qkv.tasks.image import ImageTask
 from qkv.tasks.masked import MaskedTask
 from qkv.tasks.mixture import MixtureTask
+from qkv.tasks.plain_lm import PlainTask
+from qkv.tasks.prefix_lm import PrefixTask
 from qkv.tasks.regress import RegressTask
 from qkv.tasks.replaced import ReplacedTask
 from qkv.tasks.spans import SpansTask
 from qkv.tasks.tag import TagTask
+from qkv.tasks.text_to_text import TextToTextTask
 from qkv.tasks.translate import TranslateTask
 from qkv.tasks.words import WordsTask
 
 TASKS: dict[str, type[Task]] = {
+    "text-to-text": TextToTextTask,
     "translate": TranslateTask,
     "classify": ClassifyTask,
     "regress": RegressTask,
@@ -38,6 +42,8 @@ TASKS: dict[str, type[Task]] = {
     "causal": CausalTask,
     "spans": SpansTask,
     "denoise": DenoiseTask,
+    "prefix-lm": PrefixTask,
+    "plain-lm": PlainTask,
     "words": WordsTask,
     "image": ImageTask,
     "mixture": MixtureTask,

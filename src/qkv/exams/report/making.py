@@ -56,6 +56,8 @@ def _facts(model: Model) -> dict[str, str]:
         facts["positions"] = found["position"]
     if tokenizer := found["tokenizer"]:
         facts["tokenizer"] = f"{tokenizer['kind']}, {tokenizer['vocab_size']:,} tokens"
+    if tasks := found["tasks"]:
+        facts["tasks"] = ", ".join(f"{name} ({prefix!r})" for name, prefix in tasks.items())
     if labels := found["labels"]:
         more = f" and {len(labels) - LABELS} more" if len(labels) > LABELS else ""
         facts["labels"] = ", ".join(labels[:LABELS]) + more

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import math
 
+from qkv.evaluation.invalid import INVALID
 from qkv.evaluation.report import number
 from qkv.evaluation.score import Score
 from qkv.exams.study import Study
 
-LOWER = {"mse"}  # metrics where less is better
-NAMES = {"f1": "F1", "entity-f1": "entity F1", "answer-f1": "F1", "exact-match": "exact match", "mse": "MSE"}
+LOWER = {"mse", INVALID}  # metrics where less is better
+NAMES = {
+    "f1": "F1",
+    "entity-f1": "entity F1",
+    "answer-f1": "F1",
+    "exact-match": "exact match",
+    "mse": "MSE",
+    INVALID: "no valid answer",
+}
 VARIANTS = {"average:macro": "macro", "average:micro": "micro", "case:lc": "lower case"}
 
 
 def name_of(score: Score) -> str:
-    """Return the name of a metric with its variant, such as "f1 (macro)"."""
+    """Return the name of a metric with its task and variant, such as "sst2: F1 (macro)"."""
+    part, slash, base = score.name.rpartition("/")
     keys = score.signature.split("|")
     variant = next((word for key, word in VARIANTS.items() if key in keys), "")
-    name = NAMES.get(score.name, score.name)
+    name = (f"{part}: " if slash else "") + NAMES.get(base, base)
     return f"{name} ({variant})" if variant else name
+
+
+def is_lower_better(name: str) -> bool:
+    """Whether less of a metric is better; the name may begin with that of a task."""
+    return name.rpartition("/")[2] in LOWER
 
 
 def interval_of(score: Score) -> str:
@@ -28,9 +42,9 @@ def interval_of(score: Score) -> str:
 
 def scale_of(score: Score) -> tuple[float, float] | None:
     """Return the lowest and the highest value that a metric can have, or None if there is no such limit."""
-    if score.name.lower().startswith(("bleu", "chrf")):
+    if score.name.rpartition("/")[2].lower().startswith(("bleu", "chrf")):
         return 0.0, 100.0
-    if score.name in LOWER or math.isnan(score.value) or not -1 <= score.low <= score.high <= 1:
+    if is_lower_better(score.name) or math.isnan(score.value) or not -1 <= score.low <= score.high <= 1:
         return None
     return (-1.0 if score.low < 0 else 0.0), 1.0
 
@@ -39,7 +53,7 @@ def beats(score: Score, trivial: Score) -> bool | None:
     """Whether a score is better than a trivial one; None if they cannot be compared."""
     if math.isnan(score.value) or math.isnan(trivial.value):
         return None
-    return score.value < trivial.value if score.name in LOWER else score.value > trivial.value
+    return score.value < trivial.value if is_lower_better(score.name) else score.value > trivial.value
 
 
 def verdict(study: Study) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from qkv.checkpoints.folder import OURS, config_json
+from qkv.checkpoints.text_tasks import TRANSLATE, TextTask
 from qkv.predict import Model
 
 TEXT = "Your text here."
@@ -49,6 +52,8 @@ def usage(model: Model, name: str, *, pairs: bool = False) -> tuple[Usage, ...]:
     found = []
     if verb is not None:
         shell, python = PAIRS if pairs and verb == "classify" else VERBS[verb]
+        if verb == "translate" and (task := task_to_name(model.text_tasks)):
+            shell, python = f"{shell} --task {shlex.quote(task)}", f"{python}, task={task!r}"
         found.append(Usage("Shell", f"qkv {verb} {shlex.quote(name)} {shell}"))
         lines = ["import qkv", f"model = qkv.load({name!r})", f"print(model.{verb}({python}))"]
         found.append(Usage("Python", "\n".join(lines)))
@@ -71,9 +76,24 @@ def _transformers(model: Model, name: str) -> str:
     start = f"from transformers import AutoTokenizer, {kind}\nfolder = {name!r}"
     parts = f"tokenizer, model = AutoTokenizer.from_pretrained(folder), {kind}.from_pretrained(folder)"
     if kind.endswith(DECODERS):
-        ids = f'model.generate(**tokenizer("{TEXT}", return_tensors="pt"))'
+        ids = f'model.generate(**tokenizer({_with_prefix(model)}, return_tensors="pt"))'
         return f"{start}\n{parts}\nprint(tokenizer.batch_decode({ids}, skip_special_tokens=True))"
     return f'{start}\n{parts}\nprint(model(**tokenizer("{TEXT}", return_tensors="pt")))'
+
+
+def task_to_name(tasks: Mapping[str, TextTask]) -> str:
+    """Return a text-to-text task to name in a command, or "" if the model has none, or one that is the default."""
+    known = [name for name, task in tasks.items() if task.kind]
+    able = [name for name in known if tasks[name].kind == TRANSLATE]
+    return "" if len(able) == 1 or not known else (able or known)[0]
+
+
+def _with_prefix(model: Model) -> str:
+    """Return the text as a Python string, with the prefix of the task that a T5 is used for."""
+    tasks = model.text_tasks
+    known = [name for name, task in tasks.items() if task.kind]
+    name = task_to_name(tasks) or next((one for one in known if tasks[one].kind == TRANSLATE), "")
+    return json.dumps((tasks[name].prefix if name else "") + TEXT, ensure_ascii=False)
 
 
 def _mask(model: Model) -> str:
