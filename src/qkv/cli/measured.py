@@ -31,7 +31,7 @@ def importance_of(
     from qkv.exams.importance import head_importance, loss_task
     from qkv.runs.trained_on import reading_for
 
-    read = reading_for(model, place, {}, lambda line: say(f"qkv: {line}"), files, loss_task(model))
+    read = reading_for(model, place, {}, lambda line: say(f"qkv: {line}"), files, task=loss_task(model))
     return head_importance(model, files, read.data, ablation=ablation, examples=examples, progress=advance)
 
 
