@@ -10,7 +10,7 @@
 load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
 finetune, train               training: a model folder on your table; any recipe, with your own parts
 Model                         what `load` returns; `help(qkv.Model)` lists its verbs
-Label, Entity, Answer, Choice, Translation
+Label, Entity, Answer, Choice, Translation, Generated, Likelihood
                               the answers of the verbs
 QkvError, UsageError          errors: something failed; something was asked for that is not there
 """
@@ -24,7 +24,7 @@ from qkv.version import __version__
 
 if TYPE_CHECKING:
     from qkv.common.errors import QkvError, UsageError
-    from qkv.predict import Answer, Choice, Entity, Label, Translation, info, save
+    from qkv.predict import Answer, Choice, Entity, Generated, Label, Likelihood, Translation, info, save
     from qkv.runs.finetune import finetune
     from qkv.runs.model import Model, build, load
     from qkv.runs.train import train
@@ -33,7 +33,9 @@ __all__ = [
     "Answer",
     "Choice",
     "Entity",
+    "Generated",
     "Label",
+    "Likelihood",
     "Model",
     "QkvError",
     "Translation",
@@ -49,7 +51,17 @@ __all__ = [
 
 _PLACES = {
     "qkv.common.errors": ("QkvError", "UsageError"),
-    "qkv.predict": ("Answer", "Choice", "Entity", "Label", "Translation", "info", "save"),
+    "qkv.predict": (
+        "Answer",
+        "Choice",
+        "Entity",
+        "Generated",
+        "Label",
+        "Likelihood",
+        "Translation",
+        "info",
+        "save",
+    ),
     "qkv.runs.finetune": ("finetune",),
     "qkv.runs.model": ("Model", "build", "load"),
     "qkv.runs.train": ("train",),

@@ -71,6 +71,7 @@ def evaluated(
     wanted: Wanted,
     *,
     beam: int | None = None,
+    stride: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluated:
     """Score a model, and look at its answers only if something of that is wanted."""
@@ -80,7 +81,7 @@ def evaluated(
         check_details(model, confusion=wanted.confusion)
     if wanted.report is not None:
         disk.plain_file(Path(wanted.report))
-    asked: dict[str, Any] = {"beam": beam, "ends": read.ends}
+    asked: dict[str, Any] = {"beam": beam, "ends": read.ends, "stride": stride}
     if wanted.report is None and not (wanted.confusion or wanted.errors):
         return Evaluated(evaluate(model, paths, read.data, progress, **asked), wanted)
     found = study(model, paths, read.data, progress, **asked, mistakes=max(MISTAKES, wanted.errors))

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import completion, glue, reading, runs, threads, vectors
+from qkv.cli import completion, generating, glue, reading, runs, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -26,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptio
 
 app.add_typer(reading.app)
 app.add_typer(vectors.app)
+app.add_typer(generating.app)
 app.add_typer(glue.app)
 app.add_typer(runs.app)
 
@@ -214,6 +215,15 @@ def evaluate(
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count rows that cannot be used.")] = False,
     beam: Annotated[int | None, typer.Option(help="Beam size for translators. Default: 4.")] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="For language models, slide the window by N tokens, so that each token is predicted with more of the "
+            "text before it. Default: windows that do not overlap, as in validation.",
+            show_default=False,
+        ),
+    ] = None,
     report: Annotated[
         str | None, typer.Option(metavar="FILE.html", help="Write a report: scores, classes, calibration, mistakes.")
     ] = None,
@@ -231,9 +241,10 @@ def evaluate(
 
     changed = dict(map(parse_change, changes or [])) | ({"data.skip_bad": True} if skip_bad else {})
     loaded = predict.load(model, device=device)
-    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data)
+    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data, whole=stride is not None)
     with progress(None, "evaluating") as advance:
-        found = evaluated(loaded, data, read, Wanted(model, report, confusion, errors), beam=beam, progress=advance)
+        wanted = Wanted(model, report, confusion, errors)
+        found = evaluated(loaded, data, read, wanted, beam=beam, stride=stride, progress=advance)
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 

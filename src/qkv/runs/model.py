@@ -23,12 +23,16 @@ class Model(predict.Model):
     place: str | None = None
     """The folder that the model was loaded from, or None if it was built."""
 
-    def evaluate(self, *files: str | PathLike[str], beam: int | None = None, **changes: Any) -> list[Score]:
+    def evaluate(
+        self, *files: str | PathLike[str], beam: int | None = None, stride: int | None = None, **changes: Any
+    ) -> list[Score]:
         """Score the model on files: each metric with its 95 % confidence interval.
 
         Args:
             files: files with the correct answers: a table, or for a translator two aligned texts.
             beam: the beam size of a translator; 4 if None.
+            stride: for language models, how far windows slide along each document; None for windows that do not
+                overlap, as in validation.
             changes: how to read the files: keys of [data] in a recipe, for example `label="stars"`.
         """
         from qkv.common.config import override
@@ -43,8 +47,8 @@ class Model(predict.Model):
             data = task_for(self).default_data(self)
             read = Reading(override(data, changes))
         else:
-            read = reading_for(self, self.place, changes, lambda _: None)
-        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, ends=read.ends)
+            read = reading_for(self, self.place, changes, lambda _: None, whole=stride is not None)
+        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, stride=stride, ends=read.ends)
 
 
 @wraps(predict.load)

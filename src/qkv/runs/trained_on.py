@@ -68,7 +68,15 @@ def fitting(known: Mapping[str, str], files: Sequence[str], say: Say) -> dict[st
     return dict(known)
 
 
-def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say, files: Sequence[str] = ()) -> Reading:
+def reading_for(
+    model: Model,
+    folder: str,
+    changes: Mapping[str, Any],
+    say: Say,
+    files: Sequence[str] = (),
+    *,
+    whole: bool = False,
+) -> Reading:
     """Return how to read files for the model in a folder.
 
     Columns are those of training if the files have them. The text of a language model is split as in recipe.toml.
@@ -79,12 +87,15 @@ def reading_for(model: Model, folder: str, changes: Mapping[str, Any], say: Say,
         changes: keys of [data] to change, with or without "data.".
         say: prints a line for the user.
         files: the files to read.
+        whole: whether a file is one document, for a language model without a recipe.
     """
     task, changes = task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
     if not task.reads_windows:
         known = {key: value for key, value in trained_columns(folder).items() if key not in changes}
         return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."))
     data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
+    if whole:
+        data = replace(data, unit="file")
     if recipe is not None:
         old = read_recipe(str(recipe)).data
         data = replace(data, unit=old.unit, text=old.text, max_length=old.max_length, short=old.short)

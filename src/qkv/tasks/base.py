@@ -105,6 +105,7 @@ class Task:
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
+    slides: ClassVar[bool] = False  # scoring can read a text in windows that overlap
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
     predicts_classes: ClassVar[bool] = False  # answers are classes, so there is a confusion matrix
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best

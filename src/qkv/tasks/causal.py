@@ -25,6 +25,7 @@ class CausalTask(WindowTask):
     Settings: ClassVar[type[Any]] = NextToken
     specials: ClassVar[str] = "gpt"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
+    slides: ClassVar[bool] = True
 
     def ended(self, ids: list[int], context: Context) -> list[int]:
         """Append the end token, since GPT's tokenizer adds no special tokens itself."""
