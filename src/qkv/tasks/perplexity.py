@@ -15,9 +15,10 @@ With a stride, windows slide over each document, and only tokens that no window 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
+
 from qkv.common.errors import UsageError
 from qkv.evaluation.language import UNITS, Perplexity
 from qkv.evaluation.score import Score
