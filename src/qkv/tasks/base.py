@@ -153,6 +153,11 @@ class Task:
         del example
         return None
 
+    def side(self, example: Any) -> bool | None:
+        """Return whether an example is held out if the task decides that itself, or None to decide by its key."""
+        del example
+        return None
+
     def survey(self, examples: Iterable[Any], say: Say) -> dict[str, Any]:
         """Read all training examples once before the model is built, for example to collect the labels."""
         del examples, say
