@@ -62,7 +62,8 @@ def write(folder: Path) -> dict[str, list[str]]:
         "tag": [str(folder / "tags.conll")],
         "answer": [str(folder / "squad.json")],
         "image": [str(folder / "images.npz")],
-        **dict.fromkeys(("adapt", "word2vec", "glove"), text),
+        "complete": table,
+        **dict.fromkeys(("adapt", "tune-gpt", "word2vec", "glove"), text),
         **dict.fromkeys(("pretrain-bert", "pretrain-electra", "pretrain-gpt", "pretrain-t5"), text),
     }  # fmt: skip
 
@@ -70,9 +71,11 @@ def write(folder: Path) -> dict[str, list[str]]:
 EXTRA = {
     "classify": ["data.max_length=64"],
     "image": ["data.held_out=0.3"],
+    "complete": ["data.second=other", "data.text=text"],
     "pairs": ["data.second=other", "data.text=text", "data.label=label"],
     "regress": ["data.label=score", "data.text=text", "data.max_length=64"],
 }
+NEEDS_GPT = {"tune-gpt", "complete"}
 NEEDS_INIT = {"classify", "pairs", "regress", "tag", "answer", "sentence-embeddings", "adapt"}
 
 
@@ -89,6 +92,14 @@ def start(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]])
     return str(out)
 
 
+@pytest.fixture(scope="module")
+def gpt(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]) -> str:
+    """A tiny GPT with its tokenizer."""
+    out = tmp_path_factory.mktemp("start") / "gpt"
+    train("pretrain-gpt", out, files)
+    return str(out)
+
+
 def train(name: str, out: Path, files: dict[str, list[str]], *changes: str, resume: bool = False) -> Any:
     asked = [f"out={out}", f"data.train={json.dumps(files[name])}", "train.workers=1", *EXTRA.get(name, []), *changes]
     return run_recipe(read_recipe(name, asked, debug=True), resume=resume, device="cpu", say=lambda line: None)
@@ -96,9 +107,9 @@ def train(name: str, out: Path, files: dict[str, list[str]], *changes: str, resu
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_recipe_runs_from_files_to_a_folder(
-    name: str, tmp_path: Path, files: dict[str, list[str]], start: str
+    name: str, tmp_path: Path, files: dict[str, list[str]], start: str, gpt: str
 ) -> None:
-    changes = [f"model.init={start}"] if name in NEEDS_INIT else []
+    changes = [f"model.init={start}"] if name in NEEDS_INIT else [f"model.init={gpt}"] if name in NEEDS_GPT else []
     outcome = train(name, tmp_path / "run", files, *changes)
     assert outcome.reason == "done"
     assert outcome.best is not None
@@ -133,6 +144,8 @@ def test_a_recipe_runs_from_files_to_a_folder(
         assert [score.count for score in evaluate(model, files["answer"])] == [40, 40]
     if name == "image":
         assert [score.count for score in evaluate(model, files["image"])] == [40, 40]
+    if name in ("pretrain-gpt", *NEEDS_GPT):
+        assert model.generate(["The dog"], max_length=5)[0].tokens
     if name == "pretrain-electra":
         assert qkv.load(tmp_path / "run" / "generator", device="cpu").config.heads == ("mlm",)
         assert model.config.heads == ("replaced",)

@@ -46,8 +46,8 @@ class Recipe:
     """A complete training run.
 
     Attributes:
-        task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, spans, denoise,
-            words, image or mixture.
+        task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, complete, spans,
+            denoise, words, image or mixture.
         out: the run's folder. If empty, runs/NAME.
         model: which model to train.
         tokenizer: how to train a tokenizer if the model does not bring one.

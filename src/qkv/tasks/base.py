@@ -20,6 +20,7 @@ import numpy as np
 from torch import nn
 
 from qkv.checkpoints.folder import Folder
+from qkv.checkpoints.hf.generation import GenerationDefaults
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRows
@@ -53,6 +54,7 @@ class Context:
         say: prints a line for the user.
         options: the optional keys that the recipe sets, such as train.match_rates.
         skipped: counts the skipped rows.
+        generation: how the model to start from generates text by default, if its folder says so.
     """
 
     tokenizer: TextTokenizer | None
@@ -61,6 +63,7 @@ class Context:
     say: Say
     options: frozenset[str] = frozenset()
     skipped: BadRows = field(default_factory=BadRows)
+    generation: GenerationDefaults | None = None
 
     @property
     def text(self) -> TextTokenizer:
