@@ -195,6 +195,7 @@ def test_what_the_folder_says_and_what_you_ask_for(gpt: Model) -> None:
     assert (config.beam, config.nbest, config.length_penalty, config.no_repeat_ngram) == (4, 3, 0.6, 3)
     config = search_config(wide, 3, {"top_k": 5})
     assert (config.sample, config.beam, config.nbest, config.no_repeat_ngram) == (True, 1, 1, 3)
+    assert search_config(drawn, 1, {"temperature": 0.0, "top_k": 3}) == search_config(drawn, 1, {"sample": False})
     assert search_config(wide, 5, {}).sample  # more texts than the beam can give
     assert len(with_defaults(gpt, max_new_tokens=3).generate(["I"])[0].tokens) == 3
     assert len(with_defaults(gpt, max_length=4).generate(["I"])[0].tokens) == 3
@@ -222,7 +223,7 @@ def test_prefix_and_suffix_of_the_folder(gpt: Model, tmp_path: Any) -> None:
         ({"max_length": 0}, "max_length must be at least 1"),
         ({"samples": 0}, "samples must be at least 1"),
         ({"samples": 3, "beam": 2}, "nbest 3 is more than the beam of 2"),
-        ({"temperature": 0.0}, "temperature must be greater than 0"),
+        ({"temperature": -1.0}, "temperature must be greater than 0"),
         ({"sample": False, "top_k": 3}, "top_k changes nothing without sample"),
         ({"temprature": 1.0}, "temperature"),
         ({"on_text": print, "samples": 2}, "streamed for one prompt"),

@@ -64,7 +64,9 @@ def generate(
     ] = False,
     prefix: Annotated[str | None, PREFIX] = None,
     greedy: Annotated[bool, _setting("Always take the most likely token.", "--greedy")] = False,
-    temperature: Annotated[float | None, _setting("Below 1 likely tokens gain, above 1 the others.")] = None,
+    temperature: Annotated[
+        float | None, _setting("Below 1 likely tokens gain, above 1 the others; 0 is greedy.")
+    ] = None,
     top_k: Annotated[int | None, _setting("Sample from the k most likely tokens; 0 for all.")] = None,
     top_p: Annotated[
         float | None, _setting("Sample from the likely tokens that hold this share of all chances.")
@@ -151,10 +153,10 @@ def score(
 ) -> None:
     """Print how likely each continuation is after its prompt: the log-probability, per token, and the tokens."""
     from qkv import predict
-    from qkv.cli.inputs import pairs
+    from qkv.cli.inputs import continuations
     from qkv.cli.items import Source
 
-    given = pairs(Source(texts or [], file, model, changes or []))
+    given = continuations(Source(texts or [], file, model, changes or []))
     loaded = predict.load(model, device=device)
 
     def ask(part: list[Item]) -> list[Any]:

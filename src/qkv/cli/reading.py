@@ -22,12 +22,20 @@ OUT = typer.Option(
     "it ends in .csv, .tsv or .jsonl, else lines. Default: standard output.",
     show_default=False,
 )
+
+
+def _likely(help: str, *names: str) -> Any:
+    """Return an option for classifying with a language model."""
+    return typer.Option(*names, help=help, show_default=False, rich_help_panel="With a language model")
+
+
 Answered = tuple[Mapping[str, Any], dict[str, Any], str]  # the input, its answer, and the answer as a plain line
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 @app.command(
-    epilog="Examples:  qkv classify FOLDER 'A film to remember.' --all   |   qkv classify FOLDER - --json < lines.txt"
+    epilog="Examples:  qkv classify FOLDER 'A film to remember.' --all   |   qkv classify FOLDER - < lines.txt   "
+    "|   qkv classify GPT 'Great.' --labels positive,negative --prompt '{text} It was'"
 )
 def classify(
     model: Annotated[str, MODEL],
@@ -43,6 +51,17 @@ def classify(
         float | None,
         typer.Option(help="For models that give several labels, the lowest probability. Default: the folder's own."),
     ] = None,
+    labels: Annotated[
+        str | None, _likely("Choose the likeliest of these labels, separated by commas, after --prompt.", "--labels")
+    ] = None,
+    prompt: Annotated[
+        str | None, _likely("The prompt, with {text} in it; the label follows at its end, or where it has {label}.")
+    ] = None,
+    examples: Annotated[
+        str | None, _likely("A table of texts with labels to write before each text (few-shot).", "--examples")
+    ] = None,
+    normalize: Annotated[bool, _likely("Do not put long labels at a disadvantage.", "--normalize")] = False,
+    calibrate: Annotated[bool, _likely("Compare with an empty text (Zhao et al. 2021).", "--calibrate")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
@@ -51,13 +70,17 @@ def classify(
     from qkv.cli.inputs import pairs
     from qkv.cli.items import Source
     from qkv.cli.lines import label_line
+    from qkv.cli.zero_shot import ByLikelihood
     from qkv.predict.classify import to_dict
 
     source = Source(texts or [], file, model, changes or [])
     given = pairs(source) if pair else source.items(pair=None)
     loaded = predict.load(model, device=device)
+    likeliest = ByLikelihood(labels, prompt, examples, normalize, calibrate).asker(loaded, every=every)
 
     def ask(part: list[Item]) -> list[Any]:
+        if likeliest is not None:
+            return likeliest([item.texts[0] for item in part])
         sides = [list(side) for side in zip(*part, strict=True)]
         return loaded.classify(*sides, every=every, threshold=threshold)
 

@@ -29,6 +29,7 @@ PAIRS = (
     ("prompt", "completion"),
     ("prompt", "response"),
     ("prompt", "answer"),
+    ("prompt", "continuation"),
     ("question", "answer"),
     ("input", "output"),
 )

@@ -74,9 +74,12 @@ def generate(
 def search_config(model: Runner, samples: int, options: Mapping[str, Any]) -> DecodingConfig:
     """Return the settings of the search: what the user asks for and, where that fits, what the folder says.
 
-    A setting of sampling asks for sampling, and so do several samples without a beam that gives as many.
+    A setting of sampling asks for sampling, and so do several samples without a beam that gives as many. A temperature
+    of 0 is greedy, as everywhere.
     """
     asked = {key: value for key, value in options.items() if value is not None}
+    if asked.get("temperature") == 0:
+        asked = {"sample": False} | {key: value for key, value in asked.items() if key not in DRAWN}
     defaults = defaults_of(model).search
     beam = asked.get("beam", 1 if "sample" in asked else defaults.get("beam", 1))
     sample = bool(DRAWN & asked.keys()) or bool(defaults.get("sample") and "beam" not in asked) or samples > beam
