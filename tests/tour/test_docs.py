@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.hub_server import HubServer
 from tests.predict.readers import NER, make_reader
+from tests.predict.writers import writer
 
 from qkv.models.catalogue import FAMILIES
 from qkv.predict.loading import built_in
@@ -96,8 +97,9 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     rows = [f'"{english}",{len(english) % 2}' for english, _ in pairs]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
+    writer().save(tmp_path / "GPT")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate"]
+    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate", "train", "evaluate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -120,13 +122,14 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     }
     for verb, reader in readers.items():
         reader.save(tmp_path / verb)
+    writer().save(tmp_path / "GPT")
     (tmp_path / "new.csv").write_text("text\na dog\n")
     for name in ("book.txt", "lines.txt", "notes.txt"):
         (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
     lines = [line for line in commands(README) if line.split()[1] not in TRAINING]
     verbs = [shlex.split(line)[1] for line in lines]
-    assert set(verbs) == {"info", "embed", "similar", "cluster", "search", *readers}
+    assert set(verbs) == {"info", "embed", "similar", "cluster", "search", "generate", "score", *readers}
 
     def words(line: str, verb: str) -> list[str]:
         folder = str(tmp_path / verb if verb in readers else bert_folder)

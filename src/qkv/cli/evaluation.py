@@ -83,8 +83,9 @@ def evaluated(
         disk.plain_file(Path(wanted.report))
     asked: dict[str, Any] = {"beam": beam, "ends": read.ends, "stride": stride}
     if wanted.report is None and not (wanted.confusion or wanted.errors):
-        return Evaluated(evaluate(model, paths, read.data, progress, **asked), wanted)
-    found = study(model, paths, read.data, progress, **asked, mistakes=max(MISTAKES, wanted.errors))
+        return Evaluated(evaluate(model, paths, read.data, progress, **asked, task=read.task), wanted)
+    own = read.task(read.task.Settings(), read.data) if read.task else None
+    found = study(model, paths, read.data, progress, **asked, task=own, mistakes=max(MISTAKES, wanted.errors))
     found = replace(found, about=f"Files: {', '.join(paths)} ({found.count:,} examples).")
     if wanted.report is not None:
         write_page(Path(wanted.report), report_of(model, wanted.model, found))

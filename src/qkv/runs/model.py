@@ -48,7 +48,9 @@ class Model(predict.Model):
             read = Reading(override(data, changes))
         else:
             read = reading_for(self, self.place, changes, lambda _: None, whole=stride is not None)
-        return evaluate(self, [fspath(file) for file in files], read.data, beam=beam, stride=stride, ends=read.ends)
+        return evaluate(
+            self, [fspath(file) for file in files], read.data, beam=beam, stride=stride, ends=read.ends, task=read.task
+        )
 
 
 @wraps(predict.load)

@@ -18,6 +18,8 @@ from qkv.data.tables import as_column, find_format, open_table
 from qkv.exams.evaluate import task_for
 from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
+from qkv.tasks.base import Task
+from qkv.tasks.table import TASKS
 
 READING = "reading.json"
 TABLE = "reading"
@@ -32,10 +34,12 @@ class Reading:
     Attributes:
         data: columns, unit and windows.
         ends: whether the model was trained to predict the end of a document.
+        task: the task that scores the model if its heads do not tell: that of its run, for prompts and answers.
     """
 
     data: DataConfig
     ends: bool = False
+    task: type[Task] | None = None
 
 
 def keep_reading(folder: Path, data: DataConfig) -> None:
@@ -89,10 +93,11 @@ def reading_for(
         files: the files to read.
         whole: whether a file is one document, for a language model without a recipe.
     """
-    task, changes = task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
-    if not task.reads_windows:
+    task, own = task_for(model), _own_task(model, folder)
+    changes = {key.removeprefix("data."): value for key, value in changes.items()}
+    if not (own or task).reads_windows:
         known = {key: value for key, value in trained_columns(folder).items() if key not in changes}
-        return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."))
+        return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."), task=own)
     data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
     if whole:
         data = replace(data, unit="file")
@@ -104,6 +109,14 @@ def reading_for(
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     say(f"data.unit is {data.unit}, windows have {window} tokens ({why})")
     return Reading(data, ends=recipe is not None)
+
+
+def _own_task(model: Model, folder: str) -> type[Task] | None:
+    """Return the task of the run, if it can score the model and another task would."""
+    recipe = _beside(find(folder), "recipe.toml")
+    name = read_recipe(str(recipe)).task if recipe is not None else ""
+    found = TASKS.get(name)
+    return found if found not in (None, task_for(model)) and found.can_score(model) else None
 
 
 def _beside(folder: Path, name: str) -> Path | None:
