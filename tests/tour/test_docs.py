@@ -99,7 +99,17 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "BERT").symlink_to(bert_folder)
     writer().save(tmp_path / "GPT")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate", "train", "evaluate"]
+    asked = [
+        "translate",
+        "train",
+        "translate",
+        *["train"] * 5,
+        "evaluate",
+        "evaluate",
+        "translate",
+        "train",
+        "evaluate",
+    ]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")

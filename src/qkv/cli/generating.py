@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,8 +120,7 @@ def generate(
     blocks = file is None and prompts != STANDARD_INPUT
     single = blocks and len(prompts or ()) == 1 and samples == 1 and not (as_json or out or probabilities or echo)
     if single and search_config(loaded, samples, search).beam == 1:
-        loaded.generate([next(iter(given)).texts[0]], on_text=print_piece, **options)
-        print_piece("\n")
+        stream(lambda put: loaded.generate([next(iter(given)).texts[0]], on_text=put, **options))
         return
     show = Shown(blocks=blocks, echo=echo, several=samples > 1)
     found = answered(lambda part: loaded.generate([item.texts[0] for item in part], **options), given, prompts)
@@ -129,6 +129,22 @@ def generate(
         for asked, one in found
     )
     write(formatted(answers, out, as_json), out, count_texts(prompts or [], file), "generating")
+
+
+def stream(write_to: Callable[[Callable[[str], None]], Any]) -> None:
+    """Print a text as it comes, and end its line, also if it is interrupted."""
+    begun = False
+
+    def put(piece: str) -> None:
+        nonlocal begun
+        begun = True
+        print_piece(piece)
+
+    try:
+        write_to(put)
+    finally:
+        if begun:
+            print_piece("\n")
 
 
 @app.command(

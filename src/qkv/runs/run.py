@@ -44,6 +44,7 @@ from qkv.runs.run_folder import held, open_folder
 from qkv.runs.start import with_commit
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
+from qkv.tasks.table import find_task
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job, check_compile
@@ -122,7 +123,15 @@ def score_test(
     """Return the scores of a trained model on the recipe's test files: from its report, or computed now."""
     if (kept := kept_scores(Path(recipe.out))) is not None:
         return kept
-    return evaluate(load(recipe.out, device=device), recipe.data.test, reading(recipe), progress, ends=True)
+    model = load(recipe.out, device=device)
+    task = scorer(model, recipe.task)
+    return evaluate(model, recipe.data.test, reading(recipe), progress, ends=True, task=task)
+
+
+def scorer(model: Model, name: str) -> type[Task] | None:
+    """Return the task of a run if it can score the model; None if another has to be found."""
+    task = find_task(name)
+    return task if task.can_score(model) else None
 
 
 def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: Own | None = None) -> Job:
