@@ -107,3 +107,6 @@ def test_a_gpt_learns_to_answer(tmp_path: Path) -> None:
               .div(scores[0].parts["tokens"]).exp()), rel=1e-4
     )  # fmt: skip
     assert scores[0].value < 1.5
+    (tmp_path / "text.txt").write_text("the cat\n" * 9)
+    assert model.evaluate(table(tmp_path, rows))[0].signature.endswith("text:answers")
+    assert "text:file|window:48|stride:4" in model.evaluate(tmp_path / "text.txt", stride=4)[0].signature

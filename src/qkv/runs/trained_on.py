@@ -19,7 +19,7 @@ from qkv.exams.evaluate import task_for
 from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
 from qkv.tasks.base import Task
-from qkv.tasks.table import TASKS
+from qkv.tasks.table import TASKS, find_task
 
 READING = "reading.json"
 TABLE = "reading"
@@ -93,7 +93,7 @@ def reading_for(
         files: the files to read.
         whole: whether a file is one document, for a language model without a recipe.
     """
-    task, own = task_for(model), _own_task(model, folder)
+    task, own = task_for(model), None if whole else _own_task(model, folder)
     changes = {key.removeprefix("data."): value for key, value in changes.items()}
     if not (own or task).reads_windows:
         known = {key: value for key, value in trained_columns(folder).items() if key not in changes}
@@ -101,11 +101,12 @@ def reading_for(
     data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
     if whole:
         data = replace(data, unit="file")
-    if recipe is not None:
-        old = read_recipe(str(recipe)).data
+    why = "no recipe.toml next to the model; change it with --set data.unit=…"
+    asked = None if recipe is None else read_recipe(str(recipe))
+    if asked is not None and find_task(asked.task).reads_windows:
+        old, why = asked.data, f"as in {recipe}"
         data = replace(data, unit=old.unit, text=old.text, max_length=old.max_length, short=old.short)
     data = override(data, changes, where="data.")
-    why = f"as in {recipe}" if recipe else "no recipe.toml next to the model; change it with --set data.unit=…"
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     say(f"data.unit is {data.unit}, windows have {window} tokens ({why})")
     return Reading(data, ends=recipe is not None)
