@@ -67,6 +67,13 @@ def test_samples_follow_the_seed_and_come_in_order(model: Model) -> None:
     assert texts(model.generate(PROMPTS[:1], samples=3, seed=2, **options)) != texts([three])
 
 
+def test_prompts_have_random_numbers_of_their_own() -> None:
+    flat = writer("char", std=0.0)  # every token is as likely, so a text is its random numbers
+    one, two, again = flat.generate(["The cat", "The dog", "The cat"], max_length=20, temperature=1.5)
+    assert one.tokens == again.tokens
+    assert one.tokens != two.tokens
+
+
 def test_scores_are_the_model_s_own(gpt: Model, t5: Model) -> None:
     (found,) = gpt.generate(PROMPTS[:1], max_length=8, temperature=2.0)
     assert gpt.tokenizer is not None

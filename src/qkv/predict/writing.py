@@ -6,6 +6,7 @@ than what the model reads at a time.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ from qkv.predict.likelihood import likeliest
 from qkv.predict.runner import Runner
 from qkv.tokenizers.text import TextTokenizer
 
-SAMPLE_BITS, ROUND_BITS = 64, 128  # the seeds of samples and rounds are far apart, so that neighbours differ
+SAMPLE_BITS, ROUND_BITS, PROMPT_BITS = 64, 128, 192  # where the seed of a search has them: neighbours are far apart
 
 
 @dataclass(eq=False)
@@ -60,6 +61,11 @@ class Job:
     def left(self) -> int:
         """The tokens to come; none if the text has ended."""
         return 0 if self.text.ended else self.most - len(self.text.ids)
+
+    def seed(self, seed: int, number: int) -> int:
+        """Return the seed of a round: prompts have different random numbers, and the same one always has its own."""
+        prompt = int.from_bytes(hashlib.blake2b(repr(self.ids).encode(), digest_size=8).digest(), "big")
+        return seed + (self.draw << SAMPLE_BITS) + (number << ROUND_BITS) + (prompt << PROMPT_BITS)
 
     def begin(self, context: int | None) -> None:
         """Begin a round with everything so far, or with its end if there is no room for another token."""
@@ -133,7 +139,7 @@ class Writer:
             max_lengths=[job.limit for job in jobs],
             config=self.config,
             prompts=[[*job.ids, *job.text.ids] if self._causal else start[:1].tolist() for job in jobs],
-            seeds=[self.config.seed + (job.draw << SAMPLE_BITS) + (number << ROUND_BITS) for job in jobs],
+            seeds=[job.seed(self.config.seed, number) for job in jobs],
             on_tokens=self._listener(jobs),
         )
         finite([hypothesis.score for several in found for hypothesis in several])
