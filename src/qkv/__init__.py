@@ -10,7 +10,7 @@
 load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
 finetune, train               training: a model folder on your table; any recipe, with your own parts
 Model                         what `load` returns; `help(qkv.Model)` lists its verbs
-Label, Entity, Answer, Choice, Translation, Explanation, Look
+Label, Entity, Answer, Choice, Translation, Generated, Likelihood, Explanation, Look
                               the answers of the verbs
 QkvError, UsageError          errors: something failed; something was asked for that is not there
 """
@@ -24,7 +24,20 @@ from qkv.version import __version__
 
 if TYPE_CHECKING:
     from qkv.common.errors import QkvError, UsageError
-    from qkv.predict import Answer, Choice, Entity, Explanation, Explanations, Label, Look, Translation, info, save
+    from qkv.predict import (
+        Answer,
+        Choice,
+        Entity,
+        Explanation,
+        Explanations,
+        Generated,
+        Label,
+        Likelihood,
+        Look,
+        Translation,
+        info,
+        save,
+    )
     from qkv.runs.finetune import finetune
     from qkv.runs.model import Model, build, load
     from qkv.runs.train import train
@@ -35,7 +48,9 @@ __all__ = [
     "Entity",
     "Explanation",
     "Explanations",
+    "Generated",
     "Label",
+    "Likelihood",
     "Look",
     "Model",
     "QkvError",
@@ -58,7 +73,9 @@ _PLACES = {
         "Entity",
         "Explanation",
         "Explanations",
+        "Generated",
         "Label",
+        "Likelihood",
         "Look",
         "Translation",
         "info",

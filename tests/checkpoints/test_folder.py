@@ -21,7 +21,7 @@ from qkv.common.errors import QkvError, UsageError
 TINY = {"vocab_size": 30, "dim": 16, "num_layers": 1, "num_heads": 2, "ff_dim": 32, "max_length": 12}
 OTHERS = {
     "recipe.toml": "task = 'classify'", "notes.txt": "mine", "checkpoints/step-3/facts.json": "{}",
-    "best/config.json": "{}", "data/train/part": "rows", "README.md": "a card", "generation_config.json": "{}",
+    "best/config.json": "{}", "data/train/part": "rows", "README.md": "a card", "preprocessor_notes.json": "{}",
 }  # fmt: skip
 
 

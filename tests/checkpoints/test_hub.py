@@ -331,3 +331,11 @@ def hub_cache() -> str:
     from huggingface_hub import constants
 
     return constants.HF_HUB_CACHE
+
+
+def test_a_language_model_brings_its_settings(hub, tmp_path):
+    from tests.predict.writers import writer
+
+    writer().save(tmp_path / "gpt")
+    hub.add("ann/gpt", tmp_path / "gpt")
+    assert qkv.load("hf:ann/gpt", device="cpu").contents.generation.search["temperature"] == 0.8

@@ -103,3 +103,54 @@ def test_words_and_bytes_are_those_of_predicted_tokens(
     begins = [found.start() for found in re.finditer(r"\S+", text)]
     assert parts["words"] == len([at for at in begins if not any(start <= at < end for start, end in firsts)])
     assert scores[2].value == pytest.approx(math.exp(len(wanted) * math.log(tokenizer.vocab_size) / parts["bytes"]))
+
+
+def formula(theirs: Any, ids: list[int], window: int, stride: int) -> tuple[float, int]:
+    """The sum of -log p and the number of predicted tokens, as the documentation of `transformers` slides windows."""
+    total, count, done = 0.0, 0, 0
+    for start in range(0, len(ids), stride):
+        end = min(start + window, len(ids))
+        target = torch.tensor([ids[start:end]])
+        labels = target.clone()
+        labels[:, : -(end - done)] = -100
+        predicted = int((labels[:, 1:] != -100).sum())
+        with torch.no_grad():
+            total += float(theirs(target, labels=labels).loss) * predicted if predicted else 0.0
+        count, done = count + predicted, end
+        if end == len(ids):
+            break
+    return total, count
+
+
+@pytest.mark.parametrize("stride", [1, 5, 12])
+def test_a_stride_slides_as_in_transformers(tmp_path: Path, stride: int) -> None:
+    """With a stride of the whole window, the first token of each window is not predicted, there and here."""
+    import transformers as hf
+
+    from tests.predict.writers import writer
+
+    model = writer(max_length=12)
+    model.save(tmp_path / "gpt")
+    theirs = hf.GPT2LMHeadModel.from_pretrained(tmp_path / "gpt").eval()
+    (tmp_path / "text.txt").write_text(text := " ".join(SENTENCES[:5]))
+    assert model.tokenizer is not None
+    ids = model.tokenizer.encode([text]).ids[0]
+    total, count = formula(theirs, ids, 12, stride)
+    assert (count == len(ids) - 1) == (stride < 12)
+    found = json.loads(ask(tmp_path / "gpt", tmp_path / "text.txt", "--stride", stride, "--json").stdout)["perplexity"]
+    assert found["value"] == pytest.approx(math.exp(total / count), rel=1e-4)
+    assert found["parts"]["tokens"] == count
+    assert f"text:file|window:12|stride:{stride}" in found["signature"]
+    words = len(text.split()) - (len(text.split()[0]) == len(model.tokenizer.decode(ids[:1])))
+    assert stride == 12 or abs(found["parts"]["words"] - words) <= 1
+
+
+def test_a_stride_that_does_not_fit_is_refused(tmp_path: Path, trained: tuple[Path, float]) -> None:
+    place, loss = trained
+    for stride, said in (("0", "at least 1, got 0"), ("25", "from 1 to the window of 24 tokens, got 25")):
+        arguments = ["evaluate", str(place / "run"), str(place / "valid.txt"), "--stride", stride, "--device", "cpu"]
+        result = CliRunner().invoke(app, arguments)
+        assert said in str(result.exception)
+    slid = json.loads(ask(place / "run" / "best", place / "valid.txt", "--stride", "4", "--json").stdout)["perplexity"]
+    assert "stride:4" in slid["signature"]
+    assert math.log(slid["value"]) < loss + 0.5

@@ -16,7 +16,7 @@ from qkv.models import catalogue
 from qkv.recipes.schema import read_recipe
 from qkv.recipes.shelf import shipped
 from tests.gpu.device import ON_CUDA
-from tests.runs.test_runs import EXTRA, NEEDS_INIT, train, write
+from tests.runs.test_runs import EXTRA, NEEDS_GPT, NEEDS_INIT, train, write
 
 ROOT = Path(__file__).parents[2]
 COMPILED = ["yes"] if ON_CUDA else []
@@ -73,9 +73,11 @@ def started(asked: set[str], place: Path) -> Iterator[Runs]:
     (place / "data").mkdir()
     files = write(place / "data")
     train("pretrain-bert", place / "start", files, "model.set.num_layers=1")
+    train("pretrain-gpt", place / "gpt", files, "model.set.num_layers=1")
+    starts = dict.fromkeys(NEEDS_INIT, place / "start") | dict.fromkeys(NEEDS_GPT, place / "gpt")
 
     def changes(name: str) -> list[str]:
-        start = [f"model.init={place / 'start'}"] if name in NEEDS_INIT else []
+        start = [f"model.init={starts[name]}"] if name in starts else []
         # One layer of each kind: compiling takes a core a minute with two (measured on the H200's machine).
         config = catalogue.preset(preset) if (preset := read_recipe(name).model.preset) else None
         layers = [key for key in ("num_layers", "num_decoder_layers") if config is not None and hasattr(config, key)]

@@ -67,8 +67,8 @@ def test_a_key_without_a_rule_cannot_be_auto(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(UsageError, match=r"optim\.clip cannot be auto: only data\.held_out, .* for the task classify"):
         check(read_recipe("classify", ["optim.clip=auto", "model.preset=bert-tiny", f"data.train={tmp_path}/a.txt"]))
-    with pytest.raises(UsageError, match="no key can be for the task causal"):
-        check(read_recipe("pretrain-gpt", ["optim.lr=auto", f"data.train={tmp_path}/a.txt"]))
+    with pytest.raises(UsageError, match="no key can be for the task spans"):
+        check(read_recipe("pretrain-t5", ["optim.lr=auto", f"data.train={tmp_path}/a.txt"]))
 
 
 @given(st.integers(1, 10**7), st.floats(1, 512))

@@ -13,6 +13,7 @@ import pytest
 from tests.hub_server import HubServer
 from tests.predict.conftest import make_translator
 from tests.predict.readers import NER, make_reader
+from tests.predict.writers import writer
 from tests.tour.documents import PACKAGE, ROOT, alike, blocks, run_python
 
 from qkv.models.catalogue import FAMILIES
@@ -107,8 +108,19 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     make_translator("t5-small").save(tmp_path / "T5")
+    writer().save(tmp_path / "GPT")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 6, "evaluate", "evaluate", "translate"]
+    asked = [
+        "translate",
+        "train",
+        "translate",
+        *["train"] * 6,
+        "evaluate",
+        "evaluate",
+        "translate",
+        "train",
+        "evaluate",
+    ]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -131,6 +143,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     }
     for verb, reader in readers.items():
         reader.save(tmp_path / verb)
+    writer().save(tmp_path / "GPT")
     (tmp_path / "new.csv").write_text("text\na dog\n")
     for name in ("book.txt", "lines.txt", "notes.txt"):
         (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
@@ -144,6 +157,8 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
         "cluster",
         "search",
         "explain",
+        "generate",
+        "score",
         "heads",
         "layers",
         "look",

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from qkv.checkpoints import quantised
 from qkv.checkpoints.hf import generation
+from qkv.checkpoints.hf.generation import GenerationDefaults
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
 from qkv.checkpoints.limits import check_limits
@@ -58,6 +59,9 @@ class Folder:
         text_tasks: the text-to-text tasks of the model by name, with their prefixes.
         stored_as: the `model_type` of the folder it was read from; empty if it was not.
         int8: whether the weights were stored in int8; products may then be computed in int8 too.
+        generation: how the model generates text by default; None if the folder does not say.
+        prefix: what is put before each prompt, such as the name of a task of T5.
+        suffix: what is put after each prompt, as in training.
     """
 
     config: Any
@@ -72,6 +76,9 @@ class Folder:
     text_tasks: Mapping[str, TextTask] = field(default_factory=dict)
     stored_as: str = ""
     int8: bool = False
+    generation: GenerationDefaults | None = None
+    prefix: str = ""
+    suffix: str = ""
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
@@ -107,7 +114,8 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     multi_label = raw.get("problem_type") == MULTI_LABEL
     tokenizer = TextTokenizer.find(folder)
     told = (labels, sentence, multi_label, threshold, *no_answer, text_tasks)
-    return Folder(config, model.eval(), tokenizer, *told, stored_as=kind, int8=int8)
+    found = Folder(config, model.eval(), tokenizer, *told, stored_as=kind, int8=int8)
+    return dataclasses.replace(found, generation=_generation(folder), prefix=_prefix(raw), suffix=_text(raw, "suffix"))
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -174,6 +182,7 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     if folder.no_answer:
         raw["no_answer_threshold"] = folder.no_answer_threshold
     raw |= text_tasks_json(folder.text_tasks)
+    raw |= {key: text for key, text in (("prefix", folder.prefix), ("suffix", folder.suffix)) if text}
     ours = {name: tensor.float() for name, tensor in folder.model.state_dict().items()}
     foreign = not raw["model_type"].startswith(OURS)
     theirs = export_tensors(ours, FORMATS[family_of(config)], config) if foreign else ours
@@ -182,8 +191,9 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     if dtype == INT8:
         stored = quantised.quantise(stored)
     files = {WHOLE: weight_bytes(stored), "config.json": json_bytes(raw)}
-    if foreign and raw.get("is_encoder_decoder") and "lm" in config.heads:
-        files[generation.FILE] = json_bytes(generation.generation_json(raw, max_length=config.max_length))
+    if "lm" in getattr(config, "heads", ()) and (foreign or family_of(config) == "gpt"):
+        defaults = generation.generation_json(_ids(raw, config), folder.generation, max_length=config.max_length)
+        files[generation.FILE] = json_bytes(defaults)
     limit = None if tokenizer is None else tokenizer.max_length
     if tokenizer is not None:
         segments = getattr(config, "num_segments", 0) > 1
@@ -199,6 +209,12 @@ def _with_ids(config: Any, tokenizer: TextTokenizer | None) -> Any:
         return config
     found = {key: tokenizer.named.get(role) for key, role in (("pad_id", "pad"), ("end_id", "end")) if key in names}
     return dataclasses.replace(config, **{key: number for key, number in found.items() if number is not None})
+
+
+def _ids(raw: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """Return config.json with the special tokens by Hugging Face's names, also for models that it does not have."""
+    own = {"eos_token_id": getattr(config, "end_id", None), "pad_token_id": getattr(config, "pad_id", None)}
+    return {**own, **raw}
 
 
 def config_json(
@@ -272,6 +288,23 @@ def _named(folder: Path, work: Any) -> Any:
         return work()
     except QkvError as error:
         raise QkvError(f"{folder}: {error}") from None
+
+
+def _generation(folder: Path) -> GenerationDefaults | None:
+    file = folder / generation.FILE
+    return _named(folder, lambda: generation.read_generation(read_json(file))) if file.is_file() else None
+
+
+def _prefix(raw: Mapping[str, Any]) -> str:
+    """Return the prefix of prompts: that of the folder, or of its only task."""
+    tasks = raw.get("task_specific_params")
+    named = [task for task in tasks.values() if isinstance(task, Mapping)] if isinstance(tasks, Mapping) else []
+    return _text(raw, "prefix") or (_text(named[0], "prefix") if len(named) == 1 else "")
+
+
+def _text(raw: Mapping[str, Any], key: str) -> str:
+    found = raw.get(key)
+    return found if isinstance(found, str) else ""
 
 
 def _labels(raw: Mapping[str, Any]) -> tuple[str, ...]:

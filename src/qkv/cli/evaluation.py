@@ -72,6 +72,7 @@ def evaluated(
     *,
     beam: int | None = None,
     task: str | None = None,
+    stride: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Evaluated:
     """Score a model, and look at its answers only if something of that is wanted.
@@ -83,16 +84,17 @@ def evaluated(
         wanted: what to show.
         beam: the beam size of a translator.
         task: of a model with several text-to-text tasks, the one that the files are for.
+        stride: for language models, how far windows slide along each document.
         progress: called with the number of examples in each finished chunk.
     """
     if wanted.errors < 0:
         raise UsageError(f"--errors must be at least 1, got {wanted.errors}")
-    tester = task_for(model).for_model(model, read.data, task)
+    tester = (read.task or task_for(model)).for_model(model, read.data, task)
     if wanted.confusion or wanted.errors:
         check_details(model, tester, confusion=wanted.confusion)
     if wanted.report is not None:
         disk.plain_file(Path(wanted.report))
-    asked: dict[str, Any] = {"beam": beam, "ends": read.ends, "task": tester}
+    asked: dict[str, Any] = {"beam": beam, "ends": read.ends, "task": tester, "stride": stride}
     if wanted.report is None and not (wanted.confusion or wanted.errors):
         return Evaluated(evaluate(model, paths, read.data, progress, **asked), wanted)
     found = study(model, paths, read.data, progress, **asked, mistakes=max(MISTAKES, wanted.errors))

@@ -15,6 +15,8 @@ from qkv.common.errors import UsageError
 from qkv.data.encodings import decoded
 from qkv.data.files import open_binary
 from qkv.data.limits import WHOLE, too_large
+from qkv.data.parallel import PAIRS
+from qkv.data.tables import open_table
 from qkv.predict import Entity
 
 _BLANKED = re.compile(r"[^ \t]+")
@@ -30,6 +32,16 @@ def pairs(source: Source) -> Iterator[Item]:
             raise UsageError(f"a pair is two arguments, got {count} in all: the last pair has no second text")
         return (Item((*first, *second)) for first, second in zip(given, given, strict=True))
     return _sides(given, source.name)
+
+
+def continuations(source: Source) -> Iterator[Item]:
+    """Yield prompts with their continuations, as `pairs`; columns of a table have the names that training knows."""
+    if source.has_rows and not any(change.startswith("data.text") for change in source.changes):
+        names = {name.strip().lower(): name for name in open_table(str(source.file)).names}
+        known = next((pair for pair in PAIRS if names.keys() >= {*pair}), None)
+        if known is not None:
+            return source.named(*(names[name] for name in known))
+    return pairs(source)
 
 
 def _sides(lines: Iterable[Item], name: str) -> Iterator[Item]:

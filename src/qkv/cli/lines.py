@@ -61,8 +61,8 @@ def _cells(values: Iterable[Any], delimiter: str) -> str:
     if delimiter == "\t":  # has no quotes
         return "\t".join(_cell(str(cell)) for cell in cells)
     line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(cells)
-    return line.getvalue()
+    csv.writer(line, lineterminator="\r\n").writerow(cells)  # cells with these characters get quotes
+    return line.getvalue().removesuffix("\r\n")
 
 
 def _finite(found: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import completion, explain, glue, look, measures, reading, runs, shrinking, threads, vectors
+from qkv.cli import completion, explain, generating, glue, look, measures, reading, runs, shrinking, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -26,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptio
 
 app.add_typer(reading.app)
 app.add_typer(vectors.app)
+app.add_typer(generating.app)
 app.add_typer(look.app)
 app.add_typer(glue.app)
 app.add_typer(runs.app)
@@ -242,6 +243,14 @@ def evaluate(
         typer.Option(
             metavar="NAME",
             help="Of a text-to-text model, the task that the files are for; `qkv info` lists them.",
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="For language models, slide the window by N tokens, so that each token is predicted with more of the "
+            "text before it. Default: windows that do not overlap, as in validation.",
             show_default=False,
         ),
     ] = None,
@@ -262,10 +271,14 @@ def evaluate(
 
     changed = dict(map(parse_change, changes or [])) | ({"data.skip_bad": True} if skip_bad else {})
     loaded = predict.load(model, device=device)
-    read = reading_for(loaded, model, changed, lambda line: print_note(f"qkv: {line}"), data, part=task)
+
+    def say(line: str) -> None:
+        print_note(f"qkv: {line}")
+
+    read = reading_for(loaded, model, changed, say, data, part=task, whole=stride is not None)
     wanted = Wanted(model, report, confusion, errors)
     with progress(None, "evaluating") as advance:
-        found = evaluated(loaded, data, read, wanted, beam=beam, task=task, progress=advance)
+        found = evaluated(loaded, data, read, wanted, beam=beam, task=task, stride=stride, progress=advance)
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 

@@ -22,12 +22,20 @@ OUT = typer.Option(
     "it ends in .csv, .tsv or .jsonl, else lines. Default: standard output.",
     show_default=False,
 )
+
+
+def _likely(help: str, *names: str) -> Any:
+    """Return an option for classifying with a language model."""
+    return typer.Option(*names, help=help, show_default=False, rich_help_panel="With a language model")
+
+
 Answered = tuple[Mapping[str, Any], dict[str, Any], str]  # the input, its answer, and the answer as a plain line
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 @app.command(
-    epilog="Examples:  qkv classify FOLDER 'A film to remember.' --all   |   qkv classify FOLDER - --json < lines.txt"
+    epilog="Examples:  qkv classify FOLDER 'A film to remember.' --all   |   qkv classify FOLDER - < lines.txt   "
+    "|   qkv classify GPT 'Great.' --labels positive,negative --prompt '{text} It was'"
 )
 def classify(
     model: Annotated[str, MODEL],
@@ -43,6 +51,17 @@ def classify(
         float | None,
         typer.Option(help="For models that give several labels, the lowest probability. Default: the folder's own."),
     ] = None,
+    labels: Annotated[
+        str | None, _likely("Choose the likeliest of these labels, separated by commas, after --prompt.", "--labels")
+    ] = None,
+    prompt: Annotated[
+        str | None, _likely("The prompt, with {text} in it; the label follows at its end, or where it has {label}.")
+    ] = None,
+    examples: Annotated[
+        str | None, _likely("A table of texts with labels to write before each text (few-shot).", "--examples")
+    ] = None,
+    normalize: Annotated[bool, _likely("Do not put long labels at a disadvantage.", "--normalize")] = False,
+    calibrate: Annotated[bool, _likely("Compare with an empty text (Zhao et al. 2021).", "--calibrate")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
@@ -51,20 +70,24 @@ def classify(
     from qkv.cli.inputs import pairs
     from qkv.cli.items import Source
     from qkv.cli.lines import label_line
+    from qkv.cli.zero_shot import ByLikelihood
     from qkv.predict.classify import to_dict
 
     source = Source(texts or [], file, model, changes or [])
     given = pairs(source) if pair else source.items(pair=None)
     loaded = predict.load(model, device=device)
+    likeliest = ByLikelihood(labels, prompt, examples, normalize, calibrate).asker(loaded, every=every)
 
     def ask(part: list[Item]) -> list[Any]:
+        if likeliest is not None:
+            return likeliest([item.texts[0] for item in part])
         sides = [list(side) for side in zip(*part, strict=True)]
         return loaded.classify(*sides, every=every, threshold=threshold)
 
-    answers = ((_columns(asked), to_dict(found), label_line(found)) for asked, found in _answered(ask, given, texts))
-    lines = _lines(answers, out, as_json)
+    answers = ((columns_of(asked), to_dict(found), label_line(found)) for asked, found in answered(ask, given, texts))
+    lines = formatted(answers, out, as_json)
     total = count_texts(texts or [], file)
-    _write(lines, out, total // 2 if total and pair and not file else total, "classifying")
+    write(lines, out, total // 2 if total and pair and not file else total, "classifying")
 
 
 @app.command(
@@ -102,11 +125,11 @@ def tag(
 
     plain = word_line if what == "words" else entity_line
     answers = (
-        (_columns(asked), {what: [one.to_dict() for one in found]}, plain(found))
-        for asked, found in _answered(ask, given, texts)
+        (columns_of(asked), {what: [one.to_dict() for one in found]}, plain(found))
+        for asked, found in answered(ask, given, texts)
     )
-    lines = _lines(answers, out, as_json)
-    _write(lines, out, count_texts(texts or [], file), "tagging")
+    lines = formatted(answers, out, as_json)
+    write(lines, out, count_texts(texts or [], file), "tagging")
 
 
 @app.command(
@@ -166,10 +189,10 @@ def answer(
             found.to_dict(others=several),
             answer_line(number, found, several=several),
         )
-        for number, (asked, found) in enumerate(_answered(ask, given, texts))
+        for number, (asked, found) in enumerate(answered(ask, given, texts))
     )
-    lines = _lines(answers, out, as_json)
-    _write(lines, out, count_texts(texts or [], file), "answering")
+    lines = formatted(answers, out, as_json)
+    write(lines, out, count_texts(texts or [], file), "answering")
 
 
 @app.command(
@@ -192,16 +215,16 @@ def fill(
 
     given = Source(texts or [], file, model, changes or []).items()
     loaded = predict.load(model, device=device)
-    found = _answered(lambda part: loaded.fill([item.texts[0] for item in part], top=top), given, texts)
+    found = answered(lambda part: loaded.fill([item.texts[0] for item in part], top=top), given, texts)
     answers = (
-        (_columns(asked), {"masks": [[one.to_dict() for one in mask] for mask in masks]}, choice_line(masks))
+        (columns_of(asked), {"masks": [[one.to_dict() for one in mask] for mask in masks]}, choice_line(masks))
         for asked, masks in found
     )
-    lines = _lines(answers, out, as_json)
-    _write(lines, out, count_texts(texts or [], file), "filling")
+    lines = formatted(answers, out, as_json)
+    write(lines, out, count_texts(texts or [], file), "filling")
 
 
-def _answered(
+def answered(
     ask: Callable[[list[T]], list[Any]], given: Iterable[T], texts: list[str] | None
 ) -> Iterator[tuple[T, Any]]:
     """Answer chunk by chunk; only one chunk is held at a time."""
@@ -211,13 +234,13 @@ def _answered(
         yield from zip(part, ask(part), strict=True)
 
 
-def _columns(asked: Item) -> dict[str, Any]:
-    """Return the columns of an item, the texts among them."""
-    texts = zip(("text", "pair"), asked, strict=False)
+def columns_of(asked: Item, *names: str) -> dict[str, Any]:
+    """Return the columns of an item, the texts among them under these names; by default text and pair."""
+    texts = zip(names or ("text", "pair"), asked, strict=False)
     return {**asked.row, **{name: text for name, text in texts if name not in asked.row}}
 
 
-def _lines(answers: Iterable[Answered], out: str | None, as_json: bool) -> Iterator[str]:
+def formatted(answers: Iterable[Answered], out: str | None, as_json: bool) -> Iterator[str]:
     """Write the input, the answer and the plain line of each item as --json or the ending of --out asks."""
     from qkv.cli.lines import flat, json_line, merged, table_lines
 
@@ -229,9 +252,9 @@ def _lines(answers: Iterable[Answered], out: str | None, as_json: bool) -> Itera
     return (line for *_, line in answers)
 
 
-def _write(lines: Iterable[str], out: str | None, total: int | None, what: str) -> None:
+def write(lines: Iterable[str], out: str | None, total: int | None, what: str) -> None:
     """Write lines as they arrive."""
-    with opened(out) as write, progress(total, what) as advance:
+    with opened(out) as put, progress(total, what) as advance:
         for line in lines:
-            write(line)
+            put(line)
             advance(1)

@@ -57,6 +57,13 @@ def print_line(line: str) -> None:
     typer.echo(f"{text}\n".encode("utf-8", "replace"), nl=False)
 
 
+def print_piece(text: str) -> None:
+    """Print a part of an answer at once, without a line end; control characters as in `print_line`."""
+    shown = visible(text) if on_terminal() else text
+    typer.echo(shown.encode("utf-8", "replace"), nl=False)
+    sys.stdout.flush()
+
+
 def on_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()

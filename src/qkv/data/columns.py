@@ -24,6 +24,7 @@ TEXTS = (
     "message",
     "title",
     "question",
+    "prompt",
 )
 LABELS = ("label", "labels", "class", "category", "target", "sentiment", "topic", "tag", "quality", "stars", "rating")
 SCORES = ("score", "rating", "stars", "similarity", "label", "target", "value", "gold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from qkv.common.errors import unknown
@@ -41,6 +42,32 @@ def documents(
     readers = [(path, by_row if find_format(path) else UNITS[unit]) for path in expand(paths)]
     texts = (found for path, read in readers for found in read(path, encoding))
     return sift(texts, lambda where, text: Document(text_of(text, "document"), where), bad, skipped)
+
+
+def split_single(found: Iterator[Document], share: float) -> Iterator[Document]:
+    """Split a text that is the only document by position: the last share of it is held out for validation.
+
+    The cut is at the end of a line if there is one in that share, or else at white space.
+    """
+    first, second = next(found, None), next(found, None)
+    if first is None:
+        return
+    place = _cut(first.text, share) if second is None and share else 0
+    if not place:
+        yield from (first, *(() if second is None else (second,)))
+        yield from found
+        return
+    yield replace(first, text=first.text[:place], held_out=False)
+    yield replace(first, text=first.text[place:], held_out=True)
+
+
+def _cut(text: str, share: float) -> int:
+    """Return where to cut a text so that about this share follows; 0 if nothing would be left on one side."""
+    start, end = round(len(text) * (1 - share)), len(text.rstrip())
+    for border in ("\n", " "):
+        if 0 <= (place := text.find(border, max(0, start - 1), end)) < end - 1:
+            return place + 1
+    return start if 0 < start < end else 0
 
 
 def _by_line(path: str, encoding: str) -> Texts:

@@ -13,10 +13,18 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Running text, for language models."""
+    """Running text, for language models.
+
+    Attributes:
+        text: the text.
+        where: where it comes from.
+        held_out: whether it is the end of a single text, which is held out for validation, or the rest of it; None for
+            documents that are held out whole.
+    """
 
     text: str
     where: str = ""
+    held_out: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice, zip_longest
 from typing import Any
 
@@ -21,7 +22,18 @@ from qkv.data.languages import is_language
 from qkv.data.split import PARTS, cut_part, keeper
 from qkv.data.tables import Column, Table, as_column, find_format, open_table, shorten, text_of
 
-PAIRS = (("source", "target"), ("src", "tgt"), ("original", "translation"))
+PAIRS = (
+    ("source", "target"),
+    ("src", "tgt"),
+    ("original", "translation"),
+    ("prompt", "completion"),
+    ("prompt", "response"),
+    ("prompt", "answer"),
+    ("prompt", "continuation"),
+    ("question", "answer"),
+    ("input", "output"),
+)
+SIDES = ("source side", "target side")
 
 
 def parallel(
@@ -33,6 +45,7 @@ def parallel(
     header: bool | None = None,
     bad: str = "stop",
     skipped: BadRows | None = None,
+    sides: tuple[str, str] = SIDES,
 ) -> Iterator[Parallel]:
     """Read pairs of sentences.
 
@@ -48,7 +61,9 @@ def parallel(
         header: whether the first line of a table holds column names; None detects it.
         bad: stop at a pair with an empty side, or skip it.
         skipped: counts skipped pairs.
+        sides: what the two sides are called in messages.
     """
+    pair = partial(_pair, sides=sides)
     check_policy(bad)
     names = [_named(name) for name in expand(paths)]
     if columns is not None and len(columns) != 2:
@@ -59,13 +74,13 @@ def parallel(
             (source, part), (target, same) = names
             if part != same:
                 raise UsageError(f"{source} and {target} are read line by line: select the same part of both")
-            return _parts([(sift(_lines(source, target, encoding), _pair, bad, skipped), f"{source}#{part}", part)])
+            return _parts([(sift(_lines(source, target, encoding), pair, bad, skipped), f"{source}#{part}", part)])
         if not all(_has_tabs(name, encoding) for name, _ in names):
             raise UsageError(
                 f"parallel text takes two files, source first, or a table (TSV, CSV, JSONL, Parquet), got {paths}"
             )
     return _parts(
-        (sift(_rows(_open(name, format, encoding), columns, header), _pair, bad, skipped), f"{name}#{part}", part)
+        (sift(_rows(_open(name, format, encoding), columns, header), pair, bad, skipped), f"{name}#{part}", part)
         for name, part in names
     )
 
@@ -144,5 +159,6 @@ def _usual_pair(table: Table) -> list[Column]:
     raise UsageError(f"{table.start}: set data.text and data.second to two columns, source and target (of: {there})")
 
 
-def _pair(where: str, cells: Sequence[Any]) -> Parallel:
-    return Parallel(text_of(cells[0], "source side"), text_of(cells[1], "target side"), where)
+def _pair(where: str, cells: Sequence[Any], sides: tuple[str, str]) -> Parallel:
+    source, target = (text_of(cell, side) for cell, side in zip(cells, sides, strict=True))
+    return Parallel(source, target, where)

@@ -29,7 +29,7 @@ from qkv.decoding.logits_processors import (
 from qkv.decoding.recorded import recorded_search
 from qkv.decoding.rules import BeamRules, StopCondition
 from qkv.decoding.samplers import GreedySampler, RandomSampler, Sampler
-from qkv.decoding.single import single_search
+from qkv.decoding.single import OnTokens, single_search
 
 Ids = Sequence[Sequence[int]]
 ROUND = 64  # the limits of recorded searches are multiples of this
@@ -46,7 +46,7 @@ def generate(
     prefixes: Ids | None = None,
     prompts: Ids | None = None,
     seeds: Sequence[int] | None = None,
-    on_tokens: Callable[[list[tuple[int, int]]], None] | None = None,
+    on_tokens: OnTokens | None = None,
 ) -> list[list[Hypothesis]]:
     """Decode a batch; returns the hypotheses of each sequence, best first.
 
@@ -59,8 +59,9 @@ def generate(
         prefixes: tokens that each sequence must begin with; they are part of its answer.
         prompts: earlier tokens, which count for repetition and forbidden words but are not returned.
         seeds: the seed of each sequence; `config.seed` and the numbers after it if None.
-        on_tokens: called with the (sequence, token) pairs of each step as they come. A beam cannot stream, because it
-            may still change its mind, nor can several samples of one sequence.
+        on_tokens: called with the (sequence, token) pairs of each step as they come; the sequences that it returns, if
+            any, stop there. A beam cannot stream, because it may still change its mind, nor can several samples of one
+            sequence.
     """
     config = config or DecodingConfig()
     _check_sizes(len(first), max_lengths=max_lengths, prefixes=prefixes, prompts=prompts, seeds=seeds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,6 +15,9 @@ from qkv.decoding.logits_processors import History, LogitsProcessor
 from qkv.decoding.rules import StopCondition
 from qkv.decoding.samplers import Sampler
 from qkv.decoding.topk import logsumexp
+
+# Called with the (sequence, token) pairs of a step; may return the sequences that shall stop.
+OnTokens = Callable[[list[tuple[int, int]]], Collection[int] | None]
 
 
 @dataclass(eq=False)
@@ -50,7 +53,7 @@ def single_search(
     history: History,
     sampler: Sampler,
     stop: StopCondition,
-    on_tokens: Callable[[list[tuple[int, int]]], None] | None = None,
+    on_tokens: OnTokens | None = None,
 ) -> list[Hypothesis]:
     """Decode each sequence to its end token or limit; a finished sequence leaves the batch."""
     answers = [_Answer(limit) for limit in limits]
@@ -72,7 +75,8 @@ def single_search(
             answers[b].add(token, log_prob, stop)
         step += 1
         if on_tokens is not None:
-            on_tokens([(b, answers[b].ids[-1]) for b in running if len(answers[b].ids) == step])
+            for b in on_tokens([(b, answers[b].ids[-1]) for b in running if len(answers[b].ids) == step]) or ():
+                answers[b].over = True
     return [Hypothesis(answer.ids, answer.scores, sum(answer.scores), answer.ended) for answer in answers]
 
 

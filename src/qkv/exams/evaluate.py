@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from qkv.common.errors import UsageError, system_errors
@@ -26,6 +27,7 @@ def evaluate(
     beam: int | None = None,
     task: type[Task] | Task | None = None,
     ends: bool = False,
+    stride: int | None = None,
 ) -> list[Score]:
     """Score a model on files.
 
@@ -38,19 +40,33 @@ def evaluate(
         beam: the beam size of a translator; 4 if None.
         task: the task that scores the model. If None, it is chosen by the model's family and heads.
         ends: whether a language model also predicts the end of each document, as in training.
+        stride: for language models, how far windows slide along each document, in tokens. The smaller, the more each
+            token sees of the text before it, and the longer it takes. None for windows that do not overlap.
     """
     tester = task if isinstance(task, Task) else (task or task_for(model)).for_model(model, data)
-    exam = exam_of(model, type(tester), paths, beam=beam, progress=progress, ends=ends)
+    exam = exam_of(model, type(tester), paths, beam=beam, progress=progress, ends=ends, stride=stride)
     return taken(tester, exam)
 
 
 def exam_of(
-    model: Model, task: type[Task], paths: Sequence[str], *, beam: int | None = None, progress: Any = None, ends: bool
+    model: Model,
+    task: type[Task],
+    paths: Sequence[str],
+    *,
+    beam: int | None = None,
+    progress: Any = None,
+    ends: bool,
+    stride: int | None = None,
 ) -> Exam:
     """Return the exam of a model; the arguments are those of `evaluate`."""
     if beam is not None and not task.decodes:
         raise UsageError(f"beam is for translators, and this {model.family} model is not one: leave it out")
-    return Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None), ends)
+    if stride is not None and not task.slides:
+        raise UsageError(f"stride is for the perplexity of language models, and this {model.family} model is not one")
+    if stride is not None and stride < 1:
+        raise UsageError(f"the stride must be at least 1, got {stride}")
+    found = Exam(model, paths, BEAM if beam is None else beam, progress or (lambda _: None), ends)
+    return replace(found, stride=stride or 0)
 
 
 def taken(task: Task, exam: Exam) -> list[Score]:

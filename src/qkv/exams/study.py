@@ -112,6 +112,7 @@ def study(
     progress: Callable[[int], None] | None = None,
     *,
     beam: int | None = None,
+    stride: int | None = None,
     task: Task | None = None,
     ends: bool = False,
     given: Sequence[Any] | None = None,
@@ -127,6 +128,7 @@ def study(
         data: how to read the files, as in `evaluate`.
         progress: called with the number of examples in each finished chunk.
         beam: the beam size of a translator; 4 if None.
+        stride: for language models, as in `evaluate`.
         task: the task that scores the model. If None, it is chosen by the model's family and heads.
         ends: whether a language model also predicts the end of each document, as in training.
         given: the examples to score instead of those in `paths`.
@@ -136,7 +138,9 @@ def study(
     """
     if task is None:
         task = task_for(model).for_model(model, data)
-    exam = replace(exam_of(model, type(task), paths, beam=beam, progress=progress, ends=ends), given=given)
+    exam = replace(
+        exam_of(model, type(task), paths, beam=beam, progress=progress, ends=ends, stride=stride), given=given
+    )
     if not explains(task):
         return _Details(task, exam, {}, 0).result(taken(task, exam), about)
     if known is None:

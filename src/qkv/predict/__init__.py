@@ -9,8 +9,10 @@ from qkv.predict.batching import TOKENS_PER_BATCH
 from qkv.predict.classify import Label
 from qkv.predict.facts import describe
 from qkv.predict.fill import Choice
+from qkv.predict.generated import Generated
 from qkv.predict.loading import build, find, info, load, save
 from qkv.predict.model import Model
+from qkv.predict.score import Likelihood
 from qkv.predict.tag import Entity
 from qkv.predict.translation import Translation
 
@@ -21,7 +23,9 @@ __all__ = [
     "Entity",
     "Explanation",
     "Explanations",
+    "Generated",
     "Label",
+    "Likelihood",
     "Look",
     "Model",
     "Translation",

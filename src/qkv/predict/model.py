@@ -1,4 +1,4 @@
-"""The verbs of a model: classify, tag, answer, fill, embed, similar, translate, look."""
+"""The verbs of a model: classify, tag, answer, fill, embed, translate, generate, score, explain, look and more."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ from qkv.insight.explanation import Explanations
 from qkv.insight.head_patterns import HeadNumbers
 from qkv.insight.look import Look
 from qkv.predict.answer import Answer, answer, doubts
-from qkv.predict.classify import classify
+from qkv.predict.batching import Ids
+from qkv.predict.classify import Label, classify
 from qkv.predict.embed import chosen, prompt_of, vectors
 from qkv.predict.explain import explain
 from qkv.predict.fill import Choice, fill
 from qkv.predict.finite import finite
+from qkv.predict.generate import generate
+from qkv.predict.generated import Generated
 from qkv.predict.heads import heads
 from qkv.predict.layers import Layers, layers
+from qkv.predict.likelihood import log_probs
 from qkv.predict.look import look
 from qkv.predict.runner import Runner
+from qkv.predict.score import Likelihood, score
 from qkv.predict.tag import Entity, has_entities, tag
 from qkv.predict.texts import check_texts
 from qkv.predict.translate import stream, translate
 from qkv.predict.verbs import names_of, verbs
 from qkv.predict.words import named_vectors
+from qkv.predict.zero_shot import zero_shot
 
 LABELLED = {"classify", "tag", "distilled"}  # heads that predict labels
 
@@ -334,3 +340,98 @@ class Model(Runner):
                 with those of this model (rows).
         """
         return layers(self, [texts] if isinstance(texts, str) else texts, compare)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        samples: int = 1,
+        max_length: int | None = None,
+        stop: Sequence[str] = (),
+        prefix: str | None = None,
+        window: bool = False,
+        probabilities: int = 0,
+        on_text: Callable[[str], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+        **options: Any,
+    ) -> list[Generated]:
+        """Generate text: what follows each prompt or, from a T5, its answer to each.
+
+        Settings that you do not give are those of the folder's generation_config.json. A sample depends on its prompt
+        and the seed, and not on the other prompts.
+
+        Args:
+            prompts: any texts.
+            samples: texts for each prompt; those after the first are its `others`. With a beam, its n best.
+            max_length: the most new tokens; if None, what the folder says or 200.
+            stop: strings that end a text; they are not part of it.
+            prefix: what to put before each prompt; if None, what the folder says.
+            window: read only the end of a prompt that is longer than the context, and go on when the context is full
+                with its last half. Without it, such a prompt is an error, and a text ends where the context does.
+            probabilities: note this many of the most likely tokens for each token, in `steps`.
+            on_text: called with each piece of the text as it is generated, for one prompt and one sample.
+            progress: called with the number of prompts that each batch has finished.
+            options: sample, temperature, top_k, top_p, min_p, seed, repetition_penalty, no_repeat_ngram, beam and the
+                other fields of `DecodingConfig`. A setting of sampling turns sampling on.
+        """
+        return generate(
+            self,
+            prompts,
+            samples=samples,
+            max_length=max_length,
+            stop=stop,
+            prefix=prefix,
+            window=window,
+            probabilities=probabilities,
+            on_text=on_text,
+            progress=progress,
+            **options,
+        )
+
+    def score(
+        self, prompts: Sequence[str], continuations: Sequence[str], *, prefix: str | None = None
+    ) -> list[Likelihood]:
+        """Return how likely each continuation is after its prompt.
+
+        Args:
+            prompts: one for each continuation. After an empty one, a text begins.
+            continuations: what follows, as it is written: " France" with its space. For a T5, the whole target.
+            prefix: what to put before each prompt; if None, what the folder says.
+        """
+        return score(self, prompts, continuations, prefix=prefix)
+
+    def zero_shot(
+        self,
+        texts: Sequence[str],
+        labels: Sequence[str],
+        prompt: str,
+        *,
+        examples: Sequence[tuple[str, str]] = (),
+        normalize: bool = False,
+        calibrate: bool = False,
+    ) -> list[list[Label]]:
+        r"""Classify each text by the label that the model finds most likely after a prompt.
+
+        Args:
+            texts: the texts.
+            labels: the labels, at least two.
+            prompt: a template such as "{text}\nSentiment:"; the label follows at its end, or where it has {label}.
+            examples: texts with their labels, which are written before each text (few-shot).
+            normalize: compare the mean log-probability of a label's tokens, not their sum, so that long labels are not
+                at a disadvantage.
+            calibrate: divide by the probability of each label after an empty text (Zhao et al. 2021).
+
+        Returns:
+            For each text all labels with their probabilities, most likely first.
+        """
+        return zero_shot(self, texts, labels, prompt, examples=examples, normalize=normalize, calibrate=calibrate)
+
+    def log_probs(self, ids: Ids, target_ids: Ids | None = None) -> list[Tensor]:
+        """Return the log-probability of each token but the first, given those before it.
+
+        Args:
+            ids: lists of token ids.
+            target_ids: for an encoder-decoder, the targets, which are then measured, start tokens included.
+        """
+        self.module.head("lm")
+        return log_probs(self, ids, target_ids)

@@ -9,7 +9,15 @@ from qkv.predict.runner import Runner
 from qkv.predict.texts import check_list
 from qkv.tokenizers.text import TextTokenizer
 
-HEADS = {"classify": {"classify", "regress"}, "tag": {"tag"}, "answer": {"span"}, "fill": {"mlm"}}
+HEADS = {
+    "classify": {"classify", "regress"},
+    "tag": {"tag"},
+    "answer": {"span"},
+    "fill": {"mlm"},
+    "generate": {"lm"},
+    "score": {"lm"},
+}
+WRITERS = ("t5",)  # encoder-decoders that are not only translators
 
 
 def verbs(model: Runner) -> list[str]:
@@ -18,8 +26,9 @@ def verbs(model: Runner) -> list[str]:
         return []
     heads = set(getattr(model.config, "heads", ()))
     if getattr(model.module, "decoder", None) is not None:
-        return [*(["translate"] if "lm" in heads else []), "embed", "similar"]
-    return [*(verb for verb, able in HEADS.items() if heads & able), "embed", "similar"]
+        able = ["translate", *(["generate", "score"] if model.family in WRITERS else [])]
+        return [*(able if "lm" in heads else []), "embed", "similar"]
+    return [*(verb for verb, needed in HEADS.items() if heads & needed), "embed", "similar"]
 
 
 def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[str]]) -> TextTokenizer:

@@ -46,7 +46,7 @@ class Recipe:
     """A complete training run.
 
     Attributes:
-        task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, spans, denoise,
+        task: translate, classify, regress, tag, answer, embeddings, masked, replaced, causal, complete, spans, denoise,
             prefix-lm, plain-lm, text-to-text, words, image or mixture.
         out: the run's folder. If empty, runs/NAME.
         model: which model to train.

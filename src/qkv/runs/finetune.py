@@ -24,7 +24,7 @@ from qkv.recipes.schema import Say, change, read_recipe
 from qkv.runs.given import as_files
 from qkv.runs.model import Model
 from qkv.runs.prepare import reading
-from qkv.runs.run import run_recipe, score_test
+from qkv.runs.run import run_recipe, score_test, scorer
 from qkv.runs.search import search
 
 PathName = str | PathLike[str]
@@ -36,11 +36,12 @@ class FineTuned(Model):
 
     Attributes:
         data: how the training files were read, so that other files are read in the same way.
+        task: the task that scores the model.
     """
 
-    def __init__(self, folder: Folder, data: DataConfig, *, device: str | None = None) -> None:
+    def __init__(self, folder: Folder, data: DataConfig, task: str, *, device: str | None = None) -> None:
         super().__init__(folder, device=device)
-        self.data = data
+        self.data, self.task = data, scorer(self, task)
 
     def evaluate(self, *files: PathName | Any, task: str | None = None, **changes: Any) -> list[Score]:
         """Score the model on files or rows: each metric with its 95 % confidence interval.
@@ -55,7 +56,7 @@ class FineTuned(Model):
         read = override(self.data, {key.removeprefix("data."): value for key, value in changes.items()}, where="data.")
         given = {f"data {number}" if len(files) > 1 else "data": file for number, file in enumerate(files, 1)}
         with tempfile.TemporaryDirectory(prefix="qkv-") as place, as_files(given, Path(place)) as found:
-            tester = task_for(self).for_model(self, read, task)
+            tester = (self.task or task_for(self)).for_model(self, read, task)
             return evaluate(self, [path for paths in found.values() for path in paths], task=tester, ends=True)
 
 
@@ -81,8 +82,8 @@ def finetune(
             the built-in encoder.
         train: training files, whose columns are detected; or rows: a list of dicts or of tuples (text, label), a dict
             of columns, a pandas data frame, or a data set of `datasets`.
-        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings,
-            text-to-text. If None, it is recognised from the files.
+        task: the name of a recipe: classify, pairs, regress, tag, answer, sentence-embeddings, text-to-text, and for a
+            GPT tune-gpt or complete. If None, it is recognised from the files.
         valid: validation files or rows. If None, some training examples are held out.
         test: files or rows to score at the end.
         epochs: passes over the data. If None, the recipe decides.
@@ -112,7 +113,7 @@ def finetune(
             if not outcome.finished:
                 more = "; continue with resume=True" if out else ""
                 raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps{more}")
-            model = FineTuned(read_folder(recipe.out), reading(recipe), device=device)
+            model = FineTuned(read_folder(recipe.out), reading(recipe), recipe.task, device=device)
             if recipe.data.test:
                 tell(table(score_test(recipe, device=device)))
     return model

@@ -27,7 +27,12 @@ class Model(predict.Model):
     """The folder that the model was loaded from, or None if it was built."""
 
     def evaluate(
-        self, *files: str | PathLike[str], beam: int | None = None, task: str | None = None, **changes: Any
+        self,
+        *files: str | PathLike[str],
+        beam: int | None = None,
+        task: str | None = None,
+        stride: int | None = None,
+        **changes: Any,
     ) -> list[Score]:
         """Score the model on files: each metric with its 95 % confidence interval.
 
@@ -35,13 +40,16 @@ class Model(predict.Model):
             files: files with the correct answers: a table, or for a translator two aligned texts.
             beam: the beam size of a translator; 4 if None.
             task: of a model with several text-to-text tasks, the one that the files are for.
+            stride: for language models, how far windows slide along each document; None for windows that do not
+                overlap, as in validation.
             changes: how to read the files: keys of [data] in a recipe, for example `label="stars"`.
         """
         from qkv.exams.evaluate import evaluate, task_for
 
-        read = self._reading("evaluate", files, changes, part=task)
-        tester = task_for(self).for_model(self, read.data, task)
-        return evaluate(self, [fspath(file) for file in files], beam=beam, task=tester, ends=read.ends)
+        read = self._reading("evaluate", files, changes, part=task, whole=stride is not None)
+        tester = (read.task or task_for(self)).for_model(self, read.data, task)
+        names = [fspath(file) for file in files]
+        return evaluate(self, names, beam=beam, stride=stride, task=tester, ends=read.ends)
 
     def head_importance(
         self, *files: str | PathLike[str], ablation: bool = True, examples: int = 256, **changes: Any
@@ -71,6 +79,7 @@ class Model(predict.Model):
         *,
         task: type[Task] | None = None,
         part: str | None = None,
+        whole: bool = False,
     ) -> Reading:
         """Return how files with correct answers are read: as in training, with changes."""
         from qkv.common.config import override
@@ -83,7 +92,7 @@ class Model(predict.Model):
             raise UsageError(f"{who} takes the names of files, got {show(wrong[0])}")
         if self.place is None:
             return Reading(override((task or task_for(self)).default_data(self), changes))
-        return reading_for(self, self.place, changes, lambda _: None, task=task, part=part)
+        return reading_for(self, self.place, changes, lambda _: None, task=task, part=part, whole=whole)
 
 
 @wraps(predict.load)

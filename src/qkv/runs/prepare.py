@@ -69,7 +69,8 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
         facts = task.survey(task.examples(task.data.train), say)
     torch.manual_seed(recipe.train.seed)
     config = model_config(recipe, task, tokenizer, facts, start)
-    context = Context(tokenizer, config, facts, say, options_of(recipe))
+    defaults = start.generation if start else None
+    context = Context(tokenizer, config, facts, say, options_of(recipe), generation=defaults)
     model = own.build(config) if own.model is not None else task.build(config)
     if own.model is None:
         task.check_model(model, context)

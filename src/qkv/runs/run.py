@@ -44,7 +44,7 @@ from qkv.runs.run_folder import held, open_folder
 from qkv.runs.start import with_commit
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
-from qkv.tasks.table import read_task
+from qkv.tasks.table import find_task, read_task
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.loop import Outcome, train
 from qkv.training.run import Job, check_compile
@@ -127,6 +127,12 @@ def score_test(
     task = read_task(recipe.task, recipe.objective, recipe.data)
     tester = task.tester(model, reading(recipe)) if task.can_score(model) else None
     return evaluate(model, recipe.data.test, reading(recipe), progress, task=tester, ends=True)
+
+
+def scorer(model: Model, name: str) -> type[Task] | None:
+    """Return the task of a run if it can score the model; None if another has to be found."""
+    task = find_task(name)
+    return task if task.can_score(model) else None
 
 
 def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: Own | None = None) -> Job:

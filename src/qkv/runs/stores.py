@@ -18,7 +18,7 @@ from qkv.data.store import Store
 from qkv.data.store_manifest import read_manifest
 from qkv.data.store_writer import NoRows
 from qkv.tasks.base import Context, Task
-from qkv.tasks.split import splitter, validation_examples
+from qkv.tasks.split import held_out_words, splitter, validation_examples
 
 Both = tuple[Any, Any]  # training and validation: a store each, or for a mixture the stores of its parts by name
 
@@ -67,8 +67,8 @@ def _stores(task: Task, context: Context, name: str, root: Path) -> tuple[Store,
         if data.valid:
             kept = store("train", read(data.train, context.skipped), data.train)
             return kept, store("valid", read(data.valid, context.skipped), data.valid)
-        held, share = splitter(task), data.held_out
-        context.say(f"no data.valid: {share:.0%} of the {task.held_out_unit} are held out for validation{of}")
+        held = splitter(task)
+        context.say(f"no data.valid: {held_out_words(task)} held out for validation{of}")
         kept = store("train", filterfalse(held, read(data.train, context.skipped)), data.train)
         again = replace(context, skipped=BadRows(), say=lambda _: None)  # skipped rows are already counted
         valid = validation_examples(task, held, again.skipped, context.say)

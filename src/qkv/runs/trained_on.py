@@ -20,6 +20,7 @@ from qkv.predict import Model, find
 from qkv.recipes.schema import Say, read_recipe
 from qkv.tasks.base import Task
 from qkv.tasks.split import named_parts
+from qkv.tasks.table import TASKS, find_task
 
 READING = "reading.json"
 TABLE = "reading"
@@ -35,10 +36,12 @@ class Reading:
     Attributes:
         data: columns, unit and windows.
         ends: whether the model was trained to predict the end of a document.
+        task: the task that scores the model if its heads do not tell: that of its run, for prompts and answers.
     """
 
     data: DataConfig
     ends: bool = False
+    task: type[Task] | None = None
 
 
 def keep_reading(folder: Path, task: Task) -> None:
@@ -89,6 +92,7 @@ def reading_for(
     *,
     task: type[Task] | None = None,
     part: str | None = None,
+    whole: bool = False,
 ) -> Reading:
     """Return how to read files for the model in a folder.
 
@@ -102,20 +106,33 @@ def reading_for(
         files: the files to read.
         task: the task that reads them; None for the one that scores the model.
         part: of a model with several text-to-text tasks, the one that the files are for.
+        whole: whether a file is one document, for a language model without a recipe.
     """
+    own = None if whole or task is not None else _own_task(model, folder)
     task, changes = task or task_for(model), {key.removeprefix("data."): value for key, value in changes.items()}
-    if not task.reads_windows:
+    if not (own or task).reads_windows:
         known = {key: value for key, value in trained_columns(folder, part).items() if key not in changes}
-        return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."))
+        return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."), task=own)
     data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
-    if recipe is not None:
-        old = read_recipe(str(recipe)).data
+    if whole:
+        data = replace(data, unit="file")
+    why = "no recipe.toml next to the model; change it with --set data.unit=…"
+    asked = None if recipe is None else read_recipe(str(recipe))
+    if asked is not None and find_task(asked.task).reads_windows:
+        old, why = asked.data, f"as in {recipe}"
         data = replace(data, unit=old.unit, text=old.text, max_length=old.max_length, short=old.short)
     data = override(data, changes, where="data.")
-    why = f"as in {recipe}" if recipe else "no recipe.toml next to the model; change it with --set data.unit=…"
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     say(f"data.unit is {data.unit}, windows have {window} tokens ({why})")
     return Reading(data, ends=recipe is not None)
+
+
+def _own_task(model: Model, folder: str) -> type[Task] | None:
+    """Return the task of the run, if it can score the model and another task would."""
+    recipe = _beside(find(folder), "recipe.toml")
+    name = read_recipe(str(recipe)).task if recipe is not None else ""
+    found = TASKS.get(name)
+    return found if found not in (None, task_for(model)) and found.can_score(model) else None
 
 
 def _beside(folder: Path, name: str) -> Path | None:

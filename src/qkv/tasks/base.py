@@ -20,6 +20,7 @@ import numpy as np
 from torch import nn
 
 from qkv.checkpoints.folder import Folder
+from qkv.checkpoints.hf.generation import GenerationDefaults
 from qkv.common.config import from_dict
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRows
@@ -53,6 +54,7 @@ class Context:
         say: prints a line for the user.
         options: the optional keys that the recipe sets, such as train.match_rates.
         skipped: counts the skipped rows.
+        generation: how the model to start from generates text by default, if its folder says so.
     """
 
     tokenizer: TextTokenizer | None
@@ -61,6 +63,7 @@ class Context:
     say: Say
     options: frozenset[str] = frozenset()
     skipped: BadRows = field(default_factory=BadRows)
+    generation: GenerationDefaults | None = None
 
     @property
     def text(self) -> TextTokenizer:
@@ -105,6 +108,7 @@ class Task:
     optional_keys: ClassVar[frozenset[str]] = frozenset()  # recipe keys that only some tasks support
     reads_windows: ClassVar[bool] = False  # packs documents into windows of data.max_length tokens
     starts_from_encoder: ClassVar[bool] = False  # from the built-in one if the recipe names no model
+    slides: ClassVar[bool] = False  # scoring can read a text in windows that overlap
     decodes: ClassVar[bool] = False  # scoring decodes sequences, so it has a beam size
     predicts_classes: ClassVar[bool] = False  # answers are classes; `has_classes` may depend on settings
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
@@ -153,6 +157,11 @@ class Task:
 
     def stratum(self, example: Any) -> str | None:
         """Return the class of an example for a stratified split, or None for a plain one."""
+        del example
+        return None
+
+    def side(self, example: Any) -> bool | None:
+        """Return whether an example is held out if the task decides that itself, or None to decide by its key."""
         del example
         return None
 

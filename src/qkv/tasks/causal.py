@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from qkv.common.batch import Following
+from qkv.common.errors import UsageError
 from qkv.data.config import DataConfig
 from qkv.data.store import Store
 from qkv.evaluation.score import Score
 from qkv.objectives.language import NextToken
 from qkv.objectives.parts import IGNORED
 from qkv.tasks.base import Array, Collate, Context, has_decoder, has_head
+from qkv.tasks.causal_rules import RULES
 from qkv.tasks.exam import Exam
+from qkv.tasks.facts import Rule
 from qkv.tasks.language import WindowTask
 from qkv.tasks.perplexity import score_text
 
@@ -25,6 +30,17 @@ class CausalTask(WindowTask):
     Settings: ClassVar[type[Any]] = NextToken
     specials: ClassVar[str] = "gpt"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
+    slides: ClassVar[bool] = True
+    rules: ClassVar[Mapping[str, Rule]] = RULES
+
+    def check_model(self, model: nn.Module, context: Context) -> None:
+        """Refuse a model that does not continue a text."""
+        super().check_model(model, context)
+        check_causal(model)
+
+    def folder_facts(self, context: Context) -> dict[str, Any]:
+        """Generate by default as the model that this one starts from."""
+        return super().folder_facts(context) | {"generation": context.generation}
 
     def ended(self, ids: list[int], context: Context) -> list[int]:
         """Append the end token, since GPT's tokenizer adds no special tokens itself."""
@@ -57,3 +73,9 @@ class CausalTask(WindowTask):
     def score(self, exam: Exam) -> list[Score]:
         """Return the perplexity per token, word and byte."""
         return score_text(self, exam)
+
+
+def check_causal(model: nn.Module) -> None:
+    """Raise an error for an encoder-decoder, which reads a source and not the beginning of a text."""
+    if getattr(model, "decoder", None) is not None:
+        raise UsageError("this task needs a model that continues a text, such as a GPT, not an encoder-decoder")

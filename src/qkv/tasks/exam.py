@@ -28,6 +28,7 @@ class Exam:
         skipped: counts the skipped rows.
         given: the examples to score; if None, they are read from `paths`.
         watch: called with each prediction.
+        stride: for perplexity, how far windows slide along a text; 0 for windows that do not overlap.
     """
 
     model: Any
@@ -38,6 +39,7 @@ class Exam:
     skipped: BadRows = field(default_factory=BadRows)
     given: Sequence[Any] | None = None
     watch: Callable[[Prediction], None] = lambda _: None
+    stride: int = 0
 
     def examples(self, task: Reader) -> Iterator[Any]:
         """Return the examples to score."""

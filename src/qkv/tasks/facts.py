@@ -24,6 +24,7 @@ class Facts:
         examples: the number of examples in the training files.
         valid: the number of examples in the validation files, 0 if there are none.
         length: the mean length of a training example in tokens, at most data.max_length.
+        total: tokens in all training examples, however long they are.
         classes: how many examples each class has, if examples have classes.
         config: the config of the model to start from.
         pretrained: whether the model starts from trained weights.
@@ -32,6 +33,7 @@ class Facts:
     examples: int
     valid: int = 0
     length: float
+    total: float = 0.0
     classes: Mapping[str, int]
     config: Any
     pretrained: bool
@@ -65,6 +67,9 @@ def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrain
     per_token = CHARACTERS
     if tokenizer is not None and sample:
         per_token = sum(map(len, sample)) / max(1, sum(map(len, tokenizer.encode(sample).ids)))
-    length = min(characters / max(1, count) / max(per_token, 0.1), data.max_length)
+    total = characters / max(per_token, 0.1)
+    length = min(total / max(1, count), data.max_length)
     valid = sum(1 for _ in task.examples(data.valid, BadRows())) if data.valid else 0
-    return Facts(examples=count, valid=valid, length=length, classes=classes, config=config, pretrained=pretrained)
+    return Facts(
+        examples=count, valid=valid, length=length, total=total, classes=classes, config=config, pretrained=pretrained
+    )

@@ -14,7 +14,7 @@ from qkv.common.batch import Tokens
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRows
 from qkv.data.corruption import mask_tokens
-from qkv.data.documents import documents
+from qkv.data.documents import documents, split_single
 from qkv.data.examples import Document
 from qkv.data.order import Sampler, WindowSampler, mix
 from qkv.data.packing import Staged, TwoWindows, Windows
@@ -35,8 +35,10 @@ class DocumentTask(Task):
     held_out_unit: ClassVar[str] = "documents"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Document]:
-        """Read documents."""
-        return documents(list(paths), **self.data.document, bad=self.data.bad, skipped=skipped)
+        """Read documents; if the training files hold only one, its end is a document to hold out."""
+        found = documents(list(paths), **self.data.document, bad=self.data.bad, skipped=skipped)
+        whole = bool(self.data.valid) or tuple(paths) != tuple(self.data.train)
+        return found if whole else split_single(found, self.data.held_out)
 
     def texts(self, example: Document) -> Iterable[str]:
         """Return the document."""
@@ -45,6 +47,10 @@ class DocumentTask(Task):
     def key(self, example: Document) -> str:
         """Hold out whole documents."""
         return example.text
+
+    def side(self, example: Document) -> bool | None:
+        """Hold out the end of a text that is the only document."""
+        return example.held_out
 
 
 class WindowTask(DocumentTask):
@@ -74,8 +80,11 @@ class WindowTask(DocumentTask):
         return limit_of(context, self.data.max_length)
 
     def windows(self, store: Store, context: Context) -> TwoWindows:
-        """Return windows over the stream; all are long unless `data.short` is set and shorter."""
-        long = Windows(store, "ids", length=self.length(context))
+        """Return windows over the stream; all are long unless `data.short` is set and shorter.
+
+        If the whole text is shorter than a window, it is the only one.
+        """
+        long = Windows(store, "ids", length=min(self.length(context), max(2, len(store.values("ids")))))
         short = min(self.data.short or long.length, long.length)
         return TwoWindows(replace(long, length=short), long)
 
@@ -95,14 +104,15 @@ class WindowTask(DocumentTask):
 
         def order(windows: Windows, seed: int) -> WindowSampler:
             if not windows.count:
-                raise UsageError(
-                    f"the {store.folder.name} text has {len(store.values('ids')):,} tokens, fewer than one window of "
-                    f"{windows.length}: use more text, or lower data.max_length"
-                )
+                there = len(store.values("ids"))
+                raise UsageError(f"the {store.folder.name} text has {there:,} tokens, too few to learn from")
             number = max(1, min(tokens // windows.length, windows.count))
             return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
 
-        found = self.windows(store, context)
+        found, wanted = self.windows(store, context), self.length(context)
+        if found.long.length < wanted:
+            size = found.long.length
+            context.say(f"the {store.folder.name} text has {size:,} tokens: its window is that long, not {wanted:,}")
         first = order(found.short, seed)
         if not shuffle or found.short.length == found.long.length:
             return first

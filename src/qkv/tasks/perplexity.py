@@ -3,28 +3,29 @@
 documents ─► tokens ─► windows over the stream of documents ─► pieces: attention never crosses the end of a document
 
 The first token of a piece has no context and is not predicted, so its words and bytes are not counted either.
+
+With a stride, windows slide over each document, and only tokens that no window has predicted yet are counted:
+
+    document            0 1 2 3 4 5 6 7 8 9
+    window 6, stride 2  . 1 2 3 4 5             every later token has at least window - stride tokens before it
+                            . . . . 6 7
+                                . . . . 8 9
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
-from typing import Any
-
-import torch
-import torch.nn.functional as F
 
 from qkv.common.errors import UsageError
-from qkv.common.outputs import Hidden
 from qkv.evaluation.language import UNITS, Perplexity
 from qkv.evaluation.score import Score
 from qkv.tasks.base import Task
 from qkv.tasks.exam import Exam, chunks
 from qkv.tokenizers.windows import Window
 
-ROWS = 256  # tokens whose logits are held in memory at a time
 _WORD = re.compile(r"\S+")
 
 
@@ -35,12 +36,14 @@ class Piece:
     Attributes:
         document: the number of the document.
         ids: the tokens.
-        words: the number of words that start after the first token.
-        bytes: the number of UTF-8 bytes of the tokens after the first.
+        context: the number of tokens at its beginning that are not predicted.
+        words: the number of words that start in the others.
+        bytes: the number of UTF-8 bytes of the others.
     """
 
     document: int
     ids: list[int]
+    context: int
     words: int
     bytes: int
 
@@ -51,16 +54,19 @@ def score_text(task: Task, exam: Exam) -> list[Score]:
     window = min(data.short or data.max_length, data.max_length, model.config.max_length)
     for _, several in groupby(_scored(task, exam, window), key=lambda found: found[0].document):
         pieces, surprises = zip(*several, strict=True)
-        if tokens := sum(len(piece.ids) - 1 for piece in pieces):
+        if tokens := sum(len(piece.ids) - piece.context for piece in pieces):
             metric.add(sum(surprises), tokens, sum(p.words for p in pieces), sum(p.bytes for p in pieces))
-    cut = f"text:{data.unit}|window:{window}"
+    cut = f"text:{data.unit}|window:{window}" + (f"|stride:{exam.stride}" if exam.stride else "")
     found = [metric.result(unit=unit) for unit in UNITS]
     return [replace(score, signature=f"{score.signature}|{cut}") for score in found]
 
 
 def _scored(task: Task, exam: Exam, window: int) -> Iterator[tuple[Piece, float]]:
-    for some in chunks(_pieces(task, exam, window), 64):
-        yield from zip(some, _surprises(exam.model, [piece.ids for piece in some]), strict=True)
+    pieces = _sliding(task, exam, window, exam.stride) if exam.stride else _pieces(task, exam, window)
+    for some in chunks(pieces, 64):
+        found = exam.model.log_probs([piece.ids for piece in some])
+        for piece, row in zip(some, found, strict=True):
+            yield piece, -float(row[piece.context - 1 :].sum())
 
 
 def _pieces(task: Task, exam: Exam, window: int) -> Iterator[Piece]:
@@ -73,8 +79,22 @@ def _pieces(task: Task, exam: Exam, window: int) -> Iterator[Piece]:
         start = 0
         while start < len(ids):
             end = min(start + room, len(ids))
-            yield Piece(number, ids[start:end], sum(words[start + 1 : end]), sum(sizes[start + 1 : end]))
+            yield Piece(number, ids[start:end], 1, sum(words[start + 1 : end]), sum(sizes[start + 1 : end]))
             start, room = end, room - (end - start) or window
+
+
+def _sliding(task: Task, exam: Exam, window: int, stride: int) -> Iterator[Piece]:
+    """Slide windows over each document; each predicts the tokens after those of the window before it."""
+    if not 0 < stride <= window:
+        raise UsageError(f"the stride must be from 1 to the window of {window} tokens, got {stride}")
+    for number, (ids, words, sizes) in enumerate(_documents(task, exam)):
+        done = 1  # the first token has nothing before it
+        for start in range(0, len(ids), stride):
+            end = min(start + window, len(ids))
+            first = max(done, start + 1)
+            yield Piece(number, ids[start:end], first - start, sum(words[first:end]), sum(sizes[first:end]))
+            if (done := end) == len(ids):
+                break
 
 
 def _documents(task: Task, exam: Exam) -> Iterator[tuple[list[int], list[int], list[int]]]:
@@ -107,20 +127,3 @@ def _counts(text: str, encoded: Window) -> tuple[list[int], list[int]]:
             words[-1] += 1
             begin = next(begins, None)
     return words, [len(text[start:end].encode()) for start, end in zip(starts, ends, strict=True)]
-
-
-def _surprises(model: Any, ids: Sequence[list[int]]) -> list[float]:
-    """Return -log p of each sequence: of all tokens but the first, each given the tokens before it."""
-    wanted: list[torch.Tensor] = []
-
-    def states(batch: Any) -> Hidden:
-        wanted.append(batch.ids.roll(-1))
-        return model.module(batch)
-
-    def finish(hidden: Hidden) -> list[float]:
-        rows = zip(hidden.states.split(ROWS), wanted.pop().split(ROWS), strict=True)
-        scores = ((model.module.logits(Hidden(some, hidden.layout), "lm").float(), right) for some, right in rows)
-        nll = torch.cat([F.cross_entropy(logits, right, reduction="none") for logits, right in scores])
-        return [float(one[:-1].double().sum()) for one in hidden.layout.split(nll)]
-
-    return model.run(ids, states, finish)

@@ -23,6 +23,8 @@ def splitter(task: Task) -> Callable[[Any], bool]:
 def _splitter(task: Task) -> Callable[[Any], bool]:
     share = task.data.held_out
     first = next(task.examples(task.data.train, BadRows()), None)
+    if first is not None and task.side(first) is not None:
+        return lambda example: bool(task.side(example))
     if first is None or task.stratum(first) is None:
         held = splitting(map(task.key, task.examples(task.data.train, BadRows())), share, SEED)
         return lambda example: held(task.key(example))
@@ -35,6 +37,14 @@ def _splitter(task: Task) -> Callable[[Any], bool]:
 
     chosen = {seen[number] for number in stratified(classes(), share, SEED)}
     return lambda example: hash(task.key(example)) in chosen
+
+
+def held_out_words(task: Task) -> str:
+    """Say what is held out."""
+    first = next(task.examples(task.data.train, BadRows()), None)
+    share = f"{task.data.held_out:.0%}"
+    by_position = first is not None and task.side(first) is not None
+    return f"the last {share} of the text is" if by_position else f"{share} of the {task.held_out_unit} are"
 
 
 def training_examples(task: Task) -> Iterator[Any]:

@@ -14,6 +14,7 @@ from qkv.tasks.answer import AnswerTask
 from qkv.tasks.base import Task
 from qkv.tasks.causal import CausalTask
 from qkv.tasks.classify import ClassifyTask
+from qkv.tasks.complete import CompleteTask
 from qkv.tasks.denoise import DenoiseTask
 from qkv.tasks.embeddings import EmbeddingsTask
 from qkv.tasks.image import ImageTask
@@ -40,6 +41,7 @@ TASKS: dict[str, type[Task]] = {
     "masked": MaskedTask,
     "replaced": ReplacedTask,
     "causal": CausalTask,
+    "complete": CompleteTask,
     "spans": SpansTask,
     "denoise": DenoiseTask,
     "prefix-lm": PrefixTask,

@@ -20,6 +20,7 @@ VERBS = {
     "answer": ("'Your question?' --context-text 'The text to read.'", '["Your question?"], ["The text to read."]'),
     "fill": ("'Your text with a [MASK].'", '["Your text with a [MASK]."]'),
     "translate": (f"'{TEXT}'", f'["{TEXT}"]'),
+    "generate": ("'The beginning of a text'", '["The beginning of a text"]'),
     "embed": (f"'{TEXT}'", f'["{TEXT}"]'),
 }
 PAIRS = ("--pair 'The first text.' 'The second text.'", '["The first text."], ["The second text."]')
