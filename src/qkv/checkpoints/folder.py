@@ -16,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from qkv.checkpoints import preprocessor
 from qkv.checkpoints.hf import generation
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
 from qkv.checkpoints.hf.table import FORMATS
@@ -26,7 +27,8 @@ from qkv.checkpoints.weights import WHOLE, json_bytes, read_json, read_weights, 
 from qkv.common import disk
 from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
-from qkv.models.catalogue import FAMILIES, build, family_of
+from qkv.common.pixels import ImageProcessor
+from qkv.models.catalogue import FAMILIES, build, family_of, reads_images
 from qkv.models.skeleton import Headed
 from qkv.nn.init import without_weights
 from qkv.tokenizers.text import TextTokenizer
@@ -52,6 +54,7 @@ class Folder:
         no_answer: whether a question answering model may predict "no answer"; None if the folder does not say.
         no_answer_threshold: the margin by which "no answer" must outscore the best span to be predicted.
         stored_as: the `model_type` of the folder it was read from; empty if it was not.
+        processor: how images become numbers; None if the folder does not say.
     """
 
     config: Any
@@ -64,6 +67,7 @@ class Folder:
     no_answer: bool | None = None
     no_answer_threshold: float = 0.0
     stored_as: str = ""
+    processor: ImageProcessor | None = None
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
@@ -85,6 +89,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
             model = build(config)
         sentence = read_sentence(folder)
         check_widths(sentence, getattr(config, "dim", 0))
+        processor = preprocessor.read_processor(folder, config.channels) if reads_images(config) else None
     except KeyError as error:
         raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, IndexError, QkvError) as error:
@@ -95,7 +100,8 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     _fill(model, tensors, dtype, folder)
     multi_label = raw.get("problem_type") == MULTI_LABEL
     tokenizer = TextTokenizer.find(folder)
-    return Folder(config, model.eval(), tokenizer, labels, sentence, multi_label, threshold, *no_answer, kind)
+    facts = (tokenizer, labels, sentence, multi_label, threshold, *no_answer, kind, processor)
+    return Folder(config, model.eval(), *facts)
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -110,6 +116,12 @@ def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         if kind in style.model_types:
             return style.read(raw, tensors)
     raise unknown("model_type", kind, model_types())
+
+
+def is_image_config(raw: Mapping[str, Any]) -> bool:
+    """Whether a config.json belongs to a model of images."""
+    inner = raw.get("qkv")
+    return "image_size" in (inner if isinstance(inner, Mapping) else raw)
 
 
 def model_types() -> list[str]:
@@ -168,6 +180,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     files = {WHOLE: weight_bytes(stored), "config.json": json_bytes(raw)}
     if foreign and raw.get("is_encoder_decoder") and "lm" in config.heads:
         files[generation.FILE] = json_bytes(generation.generation_json(raw, max_length=config.max_length))
+    if folder.processor is not None:
+        files[preprocessor.FILE] = json_bytes(preprocessor.processor_json(folder.processor))
     limit = None if tokenizer is None else tokenizer.max_length
     if tokenizer is not None:
         segments = getattr(config, "num_segments", 0) > 1

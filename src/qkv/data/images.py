@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,45 @@ def images(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -
     else:
         raise UsageError(f"images take a folder, an IDX pair or an npz file, got {len(names)} files")
     return sift(rows, lambda where, row: LabelledImage(row[0], row[1], where), bad, skipped)
+
+
+def find_images(names: Sequence[str]) -> list[str]:
+    """Return the image files that paths, folders (with the folders inside them) and patterns name, in order."""
+    found: list[str] = []
+    for name in names:
+        if os.path.isfile(name):
+            found.append(name)
+        elif os.path.isdir(name):
+            inside = sorted(str(file) for file in Path(name).rglob("*") if file.suffix.lower() in ENDINGS)
+            if not inside:
+                raise UsageError(f"{name} contains no images ({', '.join(ENDINGS)})")
+            found += inside
+        else:
+            matches = sorted(file for file in glob.glob(name, recursive=True) if os.path.isfile(file))
+            if not matches:
+                what = "no file matches" if glob.has_magic(name) else "there is no file or folder"
+                raise UsageError(f"{what} {name}")
+            found += matches
+    return found
+
+
+def read_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    """Read a PNG or JPEG file; raise `BadRow` if it cannot be decoded. Shape: [C, H, W]."""
+    image = need("PIL.Image", f"reading {os.fspath(path)}", "pillow")
+    if not os.path.exists(path):
+        raise BadRow("there is no such file")
+    found = _opened(image, Path(path), "")
+    if isinstance(found, BadRow):
+        raise found
+    return found[0]
+
+
+def pixels_of(image: Any) -> NDArray[np.uint8]:
+    """Return the pixels of a Pillow image; raise `BadRow` if it cannot be decoded. Shape: [C, H, W]."""
+    found = _converted(image, "")
+    if isinstance(found, BadRow):
+        raise found
+    return found[0]
 
 
 def _from_folder(folder: str) -> Rows:

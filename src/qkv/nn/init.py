@@ -5,6 +5,7 @@ gpt          the same, with output projections divided by √(2 · layers) (Radf
 transformer  Xavier for matrices, normal(D^-½) for tables (Vaswani et al. 2017, as in its reference code)
 t5           normal with the fan-in rule of Raffel et al. 2020, so that attention needs no 1/√H
 vit          truncated normal(0.02) (Dosovitskiy et al. 2021)
+convnet      normal with the fan-out rule (He et al. 2015), truncated normal(0.02) for the head
 rnn          uniform(-0.1, 0.1) (Luong et al. 2015), forget gates open
 """
 
@@ -25,6 +26,7 @@ from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
 from qkv.nn.feedforward import FeedForward
 from qkv.nn.heads import LanguageHead
+from qkv.nn.image_convolution import ConvolutionalStem
 from qkv.nn.positions import ShawPosition
 from qkv.nn.stack import Stack
 
@@ -73,7 +75,7 @@ def _matrices(model: nn.Module, fill: Callable[[Tensor], Tensor], table: Callabl
             table(module.leading)
         elif isinstance(module, LanguageHead) and module.weight is not None:
             table(module.weight)
-        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        elif isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.GroupNorm):
             nn.init.ones_(module.weight)
         bias = getattr(module, "bias", None)
         if isinstance(bias, nn.Parameter):
@@ -125,6 +127,18 @@ def _t5(model: nn.Module) -> None:
 def _vit(model: nn.Module) -> None:
     normal = partial(nn.init.trunc_normal_, std=0.02)
     _matrices(model, normal, normal)
+    for module in model.modules():
+        if isinstance(module, ConvolutionalStem):  # a chain of convolutions: 0.02 would make it vanish
+            for inner in module:
+                if isinstance(inner, nn.Conv2d):
+                    nn.init.kaiming_normal_(inner.weight, mode="fan_out", nonlinearity="relu")
+
+
+def _convnet(model: nn.Module) -> None:
+    _vit(model)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def _rnn(model: nn.Module) -> None:
@@ -143,5 +157,6 @@ SCHEMES: dict[str, Callable[[nn.Module], None]] = {
     "transformer": _transformer,
     "t5": _t5,
     "vit": _vit,
+    "convnet": _convnet,
     "rnn": _rnn,
 }

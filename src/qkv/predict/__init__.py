@@ -7,7 +7,7 @@ from qkv.predict.batching import TOKENS_PER_BATCH
 from qkv.predict.classify import Label
 from qkv.predict.facts import describe
 from qkv.predict.fill import Choice
-from qkv.predict.loading import build, find, info, load, save
+from qkv.predict.loading import build, find, info, load, names_image_model, save
 from qkv.predict.model import Model
 from qkv.predict.tag import Entity
 from qkv.predict.translation import Translation
@@ -25,5 +25,6 @@ __all__ = [
     "find",
     "info",
     "load",
+    "names_image_model",
     "save",
 ]

@@ -26,13 +26,21 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         "parameters": parameters,
         "memory_bytes": {"float32": 4 * parameters, "bfloat16": 2 * parameters},
         "position": None if position is None else position.name,
-        "sizes": {key: list(value) if isinstance(value, tuple) else value for key, value in sizes.items()},
-        "attention_kernel": _kernels(position.name if position else None, device, kernel),
+        "sizes": {key: _plain(value) for key, value in sizes.items()},
+        "attention_kernel": {"none": "convolutions, no attention"}
+        if position is None and catalogue.reads_images(config)
+        else _kernels(position.name if position else None, device, kernel),
         "tokenizer": None
         if tokenizer is None
         else {"kind": tokenizer.kind, "vocab_size": tokenizer.vocab_size, "fingerprint": tokenizer.fingerprint},
         "labels": list(folder.labels) if {"classify", "tag", "distilled"} & set(getattr(config, "heads", ())) else [],
     }
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _note(config: Any, folder: Folder) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from qkv.checkpoints import hub
-from qkv.checkpoints.folder import DTYPES, Folder, read_folder
+from qkv.checkpoints.folder import DTYPES, Folder, is_image_config, read_folder
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
-from qkv.common.errors import UsageError, show, system_errors, unknown
+from qkv.common.errors import QkvError, UsageError, show, system_errors, unknown
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.nn.init import without_weights
@@ -81,6 +81,15 @@ def find(folder: str | Path) -> Path:
         return PRETRAINED / folder
     there = f"built-in models: {', '.join(names)}" if names else "no model is built in here"
     raise UsageError(f"{folder} is not a folder ({there}){hub.hint(str(folder))}")
+
+
+def names_image_model(name: str) -> bool:
+    """Whether a folder holds a model of images, by its config.json alone. Anything else is reported by `load`."""
+    file = find(name) / "config.json"
+    try:
+        return file.is_file() and is_image_config(disk.read_object(file))
+    except QkvError:
+        return False
 
 
 def built_in() -> list[str]:

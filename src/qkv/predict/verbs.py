@@ -14,6 +14,8 @@ HEADS = {"classify": {"classify", "regress"}, "tag": {"tag"}, "answer": {"span"}
 
 def verbs(model: Runner) -> list[str]:
     """Return the verbs that a model supports."""
+    if model.reads_images:
+        return ["classify"] if {"classify", "distilled"} & set(model.config.heads) else []
     if model.tokenizer is None:
         return []
     heads = set(getattr(model.config, "heads", ()))
