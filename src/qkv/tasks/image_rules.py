@@ -68,16 +68,16 @@ def lr(facts: Facts) -> float:
 
 
 def tokens(facts: Facts) -> int:
-    """The number of images of a batch: a power of 2 near a hundredth of all images, from 32 to 512."""
-    return int(2 ** round(math.log2(min(512, max(32, facts.examples / 100)))))
+    """The number of images of a batch: a power of 2 near a sixtieth of all images, from 32 to 1,024."""
+    return int(2 ** round(math.log2(min(1024, max(32, facts.examples / 60)))))
 
 
 def epochs(facts: Facts) -> float:
-    """As many as show 1.5 million grey or 10 million colour images, from 15 to 200; from a trained model, 8."""
+    """From 15 to 100, as many as show 3 million grey images; to 200 and 10 million in colour; 8 for a trained model."""
     if facts.pretrained:
         return 8.0
-    views = 10_000_000 if _colour(facts) else 1_500_000
-    return float(round(min(200, max(15, views / facts.examples))))
+    views, most = (10_000_000, 200) if _colour(facts) else (3_000_000, 100)
+    return float(round(min(most, max(15, views / facts.examples))))
 
 
 def flip(facts: Facts) -> bool:

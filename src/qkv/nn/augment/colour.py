@@ -15,7 +15,8 @@ LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R 601-2
 def autocontrast(x: Tensor) -> Tensor:
     """Stretch each channel to 0 … 255."""
     low, high = x.amin((2, 3), keepdim=True), x.amax((2, 3), keepdim=True)
-    return torch.where(high > low, (x - low) * (255 / (high - low).clamp_min(1e-6)), x)
+    stretched = ((x - low) * (255 / (high - low).clamp_min(1e-6))).clamp_max(255)
+    return torch.where(high > low, stretched, x)
 
 
 def equalize(x: Tensor) -> Tensor:
