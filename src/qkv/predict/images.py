@@ -52,14 +52,14 @@ def read_images(who: str, images: Sequence[Any]) -> tuple[list[Bytes], list[str]
     for number, image in enumerate(images):
         place = fspath(image) if isinstance(image, str | PathLike) else f"image {number}"
         try:
-            found.append(_bytes(image))
+            found.append(_bytes(image, place))
         except BadRow as error:
             raise QkvError(f"{place}: {error}") from None
         places.append(place)
     return found, places
 
 
-def _bytes(image: Any) -> Bytes:
+def _bytes(image: Any, place: str) -> Bytes:
     """Return the pixels of one image. Shape: [C, H, W]."""
     if isinstance(image, str | PathLike):
         return read_image(image)
@@ -68,7 +68,7 @@ def _bytes(image: Any) -> Bytes:
             raise BadRow(
                 f"an array of an image is uint8 [H, W], [H, W, C] or [C, H, W], got {image.dtype} {list(image.shape)}"
             )
-        return channels_first(image, "an array")
+        return channels_first(image, place)
     if hasattr(image, "convert"):
         return pixels_of(image)
     raise BadRow(f"an image is a path, a Pillow image or an array of bytes, got {show(image)}")

@@ -33,8 +33,8 @@ from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, Trivial, has
 from qkv.tasks.batches import column
 from qkv.tasks.exam import Exam, Metric
 from qkv.tasks.facts import Rule
-from qkv.tasks.image_rules import RULES
-from qkv.tasks.image_start import at_size, load_teacher
+from qkv.tasks.image_rules import NO_IMAGES, RULES
+from qkv.tasks.image_start import at_size, check_teacher, load_teacher
 from qkv.tasks.pixel_facts import PixelFacts
 from qkv.tasks.predicted import always, label_prediction
 
@@ -87,7 +87,7 @@ class ImageTask(Task):
     def build(self, config: Any) -> nn.Module:
         """Build the model, with stochastic depth."""
         if not reads_images(config):
-            raise UsageError("the task image needs a model of images: a preset of vit or convnet")
+            raise UsageError(NO_IMAGES)
         model = super().build(config)
         if rate := self.settings.drop_path:
             stack = getattr(model, "stack", None)
@@ -150,6 +150,8 @@ class ImageTask(Task):
 
     def objective(self) -> ClassifyImages:
         """Return the objective without a teacher, to check the settings."""
+        if self.settings.teacher:
+            check_teacher(self.settings.teacher)
         return ClassifyImages(settings=self.settings)
 
     def objective_for(self, context: Context) -> ClassifyImages:

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from qkv.common.errors import UsageError
+from qkv.models.catalogue import reads_images
 from qkv.models.vit import PRESETS, ViTConfig
 from qkv.tasks import finetuning
 from qkv.tasks.facts import Facts, Rule
 
+NO_IMAGES = "the task image needs a model of images: a preset of vit or convnet, or a folder of one"
 SMALL = 80  # pixels on a side: below, images keep their size and patches are small
 LARGEST = 224
 FEW = 5000  # images: with fewer, mixing and erasing leave too little to learn from
@@ -21,6 +24,8 @@ FEW = 5000  # images: with fewer, mixing and erasing leave too little to learn f
 
 def channels(facts: Facts) -> int:
     """3 if any image has colours, otherwise 1; a model to start from keeps its own."""
+    if not reads_images(facts.config):
+        raise UsageError(NO_IMAGES)
     return int(facts.config.channels) if facts.pretrained else max(shape[0] for shape in facts.shapes)
 
 

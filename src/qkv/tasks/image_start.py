@@ -41,12 +41,15 @@ def at_size(start: Folder, config: Any) -> Folder:
     return dataclasses.replace(start, config=found, model=model.eval())
 
 
+def check_teacher(name: str) -> None:
+    """Raise an error before anything slow starts if there is no such folder."""
+    if not is_hub(name) and not Path(name).is_dir():
+        raise UsageError(f"objective.teacher: {name} is not a model folder")
+
+
 def load_teacher(name: str, labels: Sequence[str]) -> Teacher:
     """Load a model to distil from; its classes must include those of the student."""
-    path = hub.download(name) if is_hub(name) else Path(name)
-    if not path.is_dir():
-        raise UsageError(f"objective.teacher: {name} is not a model folder")
-    found = read_folder(path)
+    found = read_folder(hub.download(name) if is_hub(name) else name)
     config = found.config
     head = next((head for head in getattr(config, "heads", ()) if head in ("classify", "distilled")), None)
     if not catalogue.reads_images(config) or head is None:
