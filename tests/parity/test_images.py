@@ -12,6 +12,7 @@ import transformers as hf
 
 import qkv
 from qkv.checkpoints.folder import Folder, write_folder
+from qkv.common.errors import UsageError
 from qkv.common.pixels import ImageProcessor
 from qkv.data.images import read_image
 from qkv.models import catalogue
@@ -91,3 +92,22 @@ def test_a_folder_of_ours(tmp_path: Path) -> None:
         wanted = theirs(**reader(image.open(file), return_tensors="pt")).logits[0].softmax(-1)
     model = qkv.load(tmp_path / "model", device="cpu")
     torch.testing.assert_close(model.image_chances([read_image(file)], ["a"])[0], wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["ViTForImageClassification", "DeiTForImageClassificationWithTeacher"])
+def test_another_image_size_as_in_transformers(tmp_path: Path, kind: str) -> None:
+    torch.manual_seed(0)
+    theirs = getattr(hf, kind)((hf.DeiTConfig if "DeiT" in kind else hf.ViTConfig)(**SIZES)).eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    theirs.save_pretrained(tmp_path / "model")
+    pixels = torch.randn(2, 3, 40, 40)
+    with torch.no_grad():
+        wanted = theirs(pixels, interpolate_pos_encoding=True).logits
+    model = qkv.load(tmp_path / "model", device="cpu", image_size=40)
+    torch.testing.assert_close(torch.stack(model.logits(pixels)), wanted, atol=1e-4, rtol=1e-4)
+    model.save(tmp_path / "larger")
+    again = qkv.load(tmp_path / "larger", device="cpu")
+    torch.testing.assert_close(torch.stack(again.logits(pixels)), wanted, atol=1e-4, rtol=1e-4)
+    with pytest.raises(UsageError, match="image_size 20 is not a multiple of patch_size 8"):
+        qkv.load(tmp_path / "model", device="cpu", image_size=20)

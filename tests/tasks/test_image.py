@@ -199,7 +199,7 @@ def test_another_image_size_interpolates_the_positions(tmp_path: Path) -> None:
     assert torch.equal(new["stack.norm.weight"], old["stack.norm.weight"])
     # a folder without preprocessor_config.json was trained on -1 … 1, whatever the recipe says
     assert found.task.processor(found.context) == ImageProcessor().resized_to(24)  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="patches of 4 pixels, and patch_size 8 is another"):
+    with pytest.raises(UsageError, match=r"patches of 4 pixels: leave out model\.set\.patch_size 8"):
         prepare(read_recipe("image", [*asked, "model.set.patch_size=8"]), out, lambda _: None)
 
 

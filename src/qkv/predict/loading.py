@@ -10,6 +10,7 @@ import torch
 
 from qkv.checkpoints import hub
 from qkv.checkpoints.folder import DTYPES, Folder, is_image_config, read_folder
+from qkv.checkpoints.image_size import at_size
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError, show, system_errors, unknown
@@ -32,6 +33,7 @@ def load(
     kernel: str = "auto",
     dtype: str = "float32",
     verify: bool = True,
+    image_size: int | None = None,
 ) -> Model:
     """Load a model folder, written by qkv or by `transformers`.
 
@@ -44,6 +46,8 @@ def load(
         verify: check every file that qkv wrote against the SHA-256 in the folder's qkv_digests.json. False takes a
             folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the
             environment.
+        image_size: height and width that a model of images shall take instead of its own; learned positions are
+            interpolated.
     """
     check_name("load", folder)
     if dtype not in DTYPES:
@@ -56,6 +60,8 @@ def load(
     bound_primitives()
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
+    if image_size is not None:
+        found = at_size(found, image_size)
     return Model(found, device=device, kernel=kernel)
 
 

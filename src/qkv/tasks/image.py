@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from qkv.checkpoints.folder import Folder
+from qkv.checkpoints.image_size import at_size
 from qkv.common.batch import Images, Labelled
 from qkv.common.config import from_dict
 from qkv.common.errors import QkvError, UsageError
@@ -34,7 +35,7 @@ from qkv.tasks.batches import column
 from qkv.tasks.exam import Exam, Metric
 from qkv.tasks.facts import Rule
 from qkv.tasks.image_rules import NO_IMAGES, RULES
-from qkv.tasks.image_start import at_size, check_teacher, load_teacher
+from qkv.tasks.image_teacher import check_teacher, load_teacher
 from qkv.tasks.pixel_facts import PixelFacts
 from qkv.tasks.predicted import always, label_prediction
 
@@ -104,7 +105,12 @@ class ImageTask(Task):
 
     def load_start(self, model: nn.Module, start: Folder, path: Path, context: Context) -> None:
         """Copy the weights of `model.init`; learned positions are interpolated for another image size."""
-        super().load_start(model, at_size(start, context.config), path, context)
+        old, new = (getattr(config, "patch_size", 0) for config in (start.config, context.config))
+        if old != new:
+            raise UsageError(
+                f"the model to start from has patches of {old} pixels: leave out model.set.patch_size {new}"
+            )
+        super().load_start(model, at_size(start, context.config.image_size), path, context)
 
     def folder_facts(self, context: Context) -> dict[str, Any]:
         """Store the classes, and how images become numbers."""

@@ -1,6 +1,7 @@
 """Rules for images: what is "auto" in the recipe image. They depend on the size, colours and number of the images.
 
-Keys of the model have rules for training from scratch; a model to start from keeps its own numbers.
+Keys of the model have rules for training from scratch; a model to start from keeps its own numbers. RandAugment,
+Mixup, CutMix, erasing and stochastic depth for colour images have the strengths of DeiT (Touvron et al. 2021, table 9).
 """
 
 from __future__ import annotations

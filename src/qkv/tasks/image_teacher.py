@@ -1,44 +1,20 @@
-"""Other image models that a run needs: the one to start from, and a teacher."""
+"""A trained image model as a teacher."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from qkv.checkpoints import hub
-from qkv.checkpoints.folder import Folder, read_folder
+from qkv.checkpoints.folder import read_folder
 from qkv.common.errors import UsageError
 from qkv.common.pixels import ImageProcessor
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
-from qkv.models.vit import ViTConfig
-from qkv.nn.grid import resized_table
 from qkv.objectives.teacher import Teacher
 from qkv.tasks.start import label_rows
-
-TABLE = "embeddings.position.table.weight"
-
-
-def at_size(start: Folder, config: Any) -> Folder:
-    """Return a model for images of the size in `config`: learned positions of its patches are interpolated."""
-    if not isinstance(start.config, ViTConfig) or not isinstance(config, ViTConfig):
-        return start
-    old, weights = start.config, start.model.state_dict()
-    if old.grid == config.grid or TABLE not in weights:
-        return start
-    if old.patch_size != config.patch_size:
-        raise UsageError(
-            f"the model to start from has patches of {old.patch_size} pixels, and patch_size {config.patch_size} is "
-            "another: leave out model.set.patch_size"
-        )
-    found = dataclasses.replace(old, image_size=config.image_size)
-    model = catalogue.build(found)
-    model.load_state_dict(weights | {TABLE: resized_table(weights[TABLE], old.leading, found.grid)})
-    return dataclasses.replace(start, config=found, model=model.eval())
 
 
 def check_teacher(name: str) -> None:
