@@ -14,7 +14,7 @@ from tests.hub_server import HubServer
 from tests.predict.readers import NER, make_reader
 
 from qkv.models.catalogue import FAMILIES
-from qkv.predict.loading import built_in
+from qkv.predict.loading import build, built_in
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "qkv"
@@ -85,6 +85,15 @@ def test_a_wrong_block_fails() -> None:
     assert error.traceback[-1].lineno == 7  # counted from 0: the document's eighth line
 
 
+def make_photos(folder: Path, ending: str = ".png") -> None:
+    """Images of two classes, of the size that the model below takes."""
+    image = pytest.importorskip("PIL.Image")
+    for number in range(40):
+        place = folder / ("cat", "dog")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (8, 8), (6 * number, 90, 250 - 6 * number)).save(place / f"{number // 2}{ending}")
+
+
 def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     """The commands that train, one after the other, in their debug size, on small files of the names they give."""
     from qkv.data.phrasebook import phrasebook
@@ -96,8 +105,9 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     rows = [f'"{english}",{len(english) % 2}' for english, _ in pairs]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
+    make_photos(tmp_path / "photos")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate"]
+    asked = ["translate", "train", "translate", *["train"] * 6, "evaluate", "evaluate", "translate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -121,6 +131,11 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     for verb, reader in readers.items():
         reader.save(tmp_path / verb)
     (tmp_path / "new.csv").write_text("text\na dog\n")
+    make_photos(tmp_path / "photos")
+    make_photos(tmp_path / "more", ".jpg")
+    (tmp_path / "cat.png").symlink_to("photos/cat/0.png")
+    (tmp_path / "more" / "0.jpg").symlink_to("cat/0.jpg")
+    build("vit-mini", image_size=8, num_layers=1, channels=3, num_labels=2).save(tmp_path / "runs" / "image")
     for name in ("book.txt", "lines.txt", "notes.txt"):
         (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
