@@ -18,6 +18,7 @@ MODELS = {
     "transformer": ("transformer-tiny", {**SMALL, "num_decoder_layers": 2}),
     "t5": ("t5-1.1-small", {**SMALL, "num_decoder_layers": 2, "head_dim": 8}),
     "vit": ("vit-ti16", {"dim": 64, "num_layers": 2, "num_heads": 4, "ff_dim": 128, "image_size": 32, "patch_size": 8}),
+    "convnet": ("convnet-mini", {"dim": 64, "num_layers": 3}),
     "rnn": ("rnn-small", {"vocab_size": 400, "dim": 64}),
 }
 

@@ -42,7 +42,7 @@ def classify(
         return _classify_images(model, texts, pairs, every=every, top=top, threshold=threshold)
     reader(model, "classify", texts)
     number = "classify" not in model.config.heads
-    limit = _threshold(model, number, every or top is not None, threshold)
+    limit = _threshold(model, number, every, top, threshold)
     if not len(texts):
         return []
     encoded = model.encode(texts, pairs)
@@ -95,13 +95,14 @@ def _ranked(model: Runner, scores: list[float]) -> list[Label]:
     return sorted(map(Label, names_of(model), scores), key=lambda label: -label.score)
 
 
-def _threshold(model: Runner, number: bool, every: bool, asked: float | None) -> float:
-    if number and (every or asked is not None):
+def _threshold(model: Runner, number: bool, every: bool, top: int | None, asked: float | None) -> float:
+    if number and (every or top or asked is not None):
         raise UsageError("this model predicts a number for each text: it has no labels to choose from")
     if asked is None:
         return model.threshold
-    if every or not model.multi_label:
-        why = "you asked for several labels" if every else "this model gives one label, the most likely one"
+    if every or top or not model.multi_label:
+        chosen = "you asked for all labels" if every else f"you asked for {top} labels"
+        why = chosen if every or top else "this model gives one label, the most likely one"
         raise UsageError(f"{why}: leave out the threshold, which is for models that give any number of labels")
     if not 0 <= asked <= 1:
         raise UsageError(f"the threshold must be between 0 and 1, got {asked}")

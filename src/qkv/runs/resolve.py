@@ -40,9 +40,7 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
     values = {key: value for key, value in values.items() if value is not None}  # None keeps the model's own value
     say(f"{facts}: {', '.join(f'{key}={show(value)}' for key, value in values.items())}")
     off = {key: False for key in recipe.auto if key not in usable}
-    found = change(recipe, values | off)
-    given = {key: value for key, value in found.model.set.items() if value != {}}  # tables in which all was "auto"
-    return replace(found, model=replace(found.model, set=given), auto=None)
+    return replace(change(recipe, values | off), auto=None)
 
 
 def show(value: Any) -> str:
