@@ -131,8 +131,8 @@ def _t5(model: nn.Module) -> None:
 
 
 def _vit(model: nn.Module) -> None:
-    # Matrices of normal(0.02) are too small for narrow models: after 150 steps on 10,000 digits with augmentation, a ViT
-    # of width 128 was right on 33 % with them and on 70 % with these.
+    # Matrices of normal(0.02) are too small for narrow models: after 150 steps on 10,000 digits with augmentation, a
+    # ViT of width 128 was right on 33 % with them and on 70 % with these.
     _matrices(model, nn.init.xavier_uniform_, partial(nn.init.trunc_normal_, std=0.02))
     _fused_apart(model)
     for module in model.modules():
