@@ -10,12 +10,11 @@ import torch
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.models import catalogue
 from qkv.models.skeleton import Headed
-from qkv.models.vit import ViTConfig
 
 SMALL = {
     "vocab_size": 37, "dim": 32, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4, "head_dim": 8, "ff_dim": 40,
-    "max_length": 24, "image_size": 12, "patch_size": 4, "num_labels": 3, "dropout": 0.0, "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
+    "max_length": 24, "channels": 3, "num_stages": 2, "image_size": 12, "patch_size": 4, "num_labels": 3,
+    "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,
 }  # fmt: skip
 
 
@@ -47,6 +46,9 @@ EVERY_HEAD = {
     "gpt-grouped": shrink(catalogue.preset("gpt2"), num_kv_heads=2, window=3, norm="rms", activation="swiglu"),
     "t5": shrink(catalogue.preset("t5-small"), heads=["lm", "classify", "span"]),
     "vit": shrink(catalogue.preset("vit-b16"), heads=["pool", "classify"]),
+    "vit-stem": shrink(catalogue.preset("vit-b16"), patches="conv", position="sinusoidal-2d"),
+    "vit-windows": shrink(catalogue.preset("deit-b16"), num_layers=3, patches={"window": 2}),
+    "convnet": shrink(catalogue.preset("convnet-mini"), heads=["pool", "classify"]),
     "rnn-gru": shrink(catalogue.preset("rnn-base"), cell="gru", score="general", num_layers=2),
     "transformer-pre": shrink(catalogue.preset("transformer-base"), pre_norm=True),
     "transformer-uneven": shrink(catalogue.preset("transformer-base"), num_decoder_heads=2, decoder_ff_dim=24),
@@ -78,7 +80,7 @@ LENGTHS = [5, 1, 12, 7]
 def batch_for(config: Any, rows: list[int] | None = None) -> Any:
     """A batch the model takes; `rows` picks some of its sequences."""
     rows = list(range(len(LENGTHS))) if rows is None else rows
-    if isinstance(config, ViTConfig):
+    if catalogue.reads_images(config):
         pixels = torch.randn(
             len(LENGTHS), 3, config.image_size, config.image_size, generator=torch.Generator().manual_seed(1)
         )

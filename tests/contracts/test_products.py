@@ -36,7 +36,7 @@ def everything(model: Any, batch: Any) -> list[Tensor]:
     found = [tensor for tensors in outputs(model, batch).values() for tensor in tensors]
     read = batch.source if isinstance(batch, Pairs) else batch
     found.append(model.encoder_states(read).states)
-    found.append(model.states_at(read, torch.tensor([0, 3, 4])))
+    found.append(model.states_at(read, torch.tensor([0, 2, 3])))
     found += [model.states_for(read, name).states for name in model.heads]
     if hasattr(model, "start") and "lm" in model.heads:
         stepper = model.start(read)

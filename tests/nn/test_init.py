@@ -18,6 +18,7 @@ MODELS = {
     "transformer": ("transformer-tiny", {**SMALL, "num_decoder_layers": 2}),
     "t5": ("t5-1.1-small", {**SMALL, "num_decoder_layers": 2, "head_dim": 8}),
     "vit": ("vit-ti16", {"dim": 64, "num_layers": 2, "num_heads": 4, "ff_dim": 128, "image_size": 32, "patch_size": 8}),
+    "convnet": ("convnet-mini", {"dim": 64, "num_layers": 3}),
     "rnn": ("rnn-small", {"vocab_size": 400, "dim": 64}),
 }
 
@@ -79,9 +80,28 @@ def near(tensor, std):
     assert abs(tensor.mean().item()) < 4 * std / math.sqrt(tensor.numel()) + 1e-3
 
 
-@pytest.mark.parametrize("scheme", ["bert", "vit"])
-def test_bert_and_vit_draw_every_matrix_with_0_02(built, scheme):
-    for module in of_kind(built(scheme), nn.Linear, nn.Conv2d, nn.Embedding):
+def test_vit_draws_each_matrix_with_xavier_and_patches_by_their_pixels(built):
+    model = built("vit")
+    near(model.embeddings.project.weight, (3 * 8 * 8) ** -0.5)
+    near(model.embeddings.position.table.weight, 0.02)
+    for block in model.stack.blocks:
+        for part in block.attention.part.qkv.weight.chunk(3):
+            near(part, (2 / (64 + 64)) ** 0.5)
+        near(block.feedforward.part.up.weight, (2 / (64 + 128)) ** 0.5)
+
+
+def test_convolutions_keep_the_size_of_what_passes_through(built):
+    stem = catalogue.build(catalogue.preset("vit-ti16", image_size=32, patch_size=8, patches="conv")).embeddings.project
+    convolutions = of_kind(stem, nn.Conv2d)
+    for layer in convolutions[1:-1]:
+        near(layer.weight, (2 / layer.weight[0].numel()) ** 0.5)
+    near(convolutions[-1].weight, convolutions[-1].weight[0].numel() ** -0.5)
+    for layer in of_kind(built("convnet").blocks[1], nn.Conv2d)[:2]:
+        near(layer.weight, (2 / (9 * layer.weight.shape[0])) ** 0.5)
+
+
+def test_bert_draws_every_matrix_with_0_02(built):
+    for module in of_kind(built("bert"), nn.Linear, nn.Conv2d, nn.Embedding):
         if module.weight.numel() > 500:
             near(module.weight, 0.02)
 

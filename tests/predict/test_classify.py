@@ -142,3 +142,12 @@ def test_models_without_the_head_say_what_they_can():
 
 def test_what_translators_can(transformer):
     assert transformer.verbs == ["translate", "embed", "similar"]
+
+
+def test_the_most_likely_labels_of_a_text():
+    model = make_reader("classify", labels=("bad", "good", "so"))
+    (every,) = model.classify(["a dog"], every=True)
+    assert model.classify(["a dog"], top=2) == [every[:2]]
+    assert model.classify(["a dog"], top=9) == [every]
+    with pytest.raises(UsageError, match="you asked for 2 labels: leave out the threshold"):
+        model.classify(["a dog"], top=2, threshold=0.5)

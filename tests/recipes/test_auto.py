@@ -34,7 +34,7 @@ def test_strings_keep_their_own_auto() -> None:
     }
     plain, auto = without_auto(Recipe, raw)
     assert auto == ("model.set.dropout", "optim.lr")
-    assert plain == {"task": "tag", "optim": {}, "train": {"precision": "auto"}, "model": {"set": {}}}
+    assert plain == {"task": "tag", "train": {"precision": "auto"}}
     assert not is_auto(Recipe, "train.compile", "auto")
     assert not is_auto(Recipe, "optim.lr", 1e-4)
 

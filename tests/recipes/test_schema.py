@@ -74,8 +74,8 @@ def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
     [
         (["task=translat"], "did you mean 'translate'"),
         (["model.preset=transformer-tinny"], "did you mean 'transformer-tiny'"),
-        (["model.init=nowhere"], "exactly one of model.preset and model.init"),
-        (["model.preset=", "model.init=nowhere"], "model.init: nowhere is not a folder"),
+        (["model.preset=bert-tiny", "model.init=nowhere"], "exactly one of model.preset and model.init"),
+        (["model.init=nowhere"], "model.init: nowhere is not a folder"),
         (["data.train=[]"], "data.train is empty"),
         (["data.train=[nowhere.en,nowhere.de]"], "nowhere.en"),
         (["objective.smoothin=0.1"], "did you mean 'objective.smoothing'"),

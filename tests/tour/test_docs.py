@@ -17,7 +17,7 @@ from tests.predict.writers import writer
 from tests.tour.documents import PACKAGE, ROOT, alike, blocks, run_python
 
 from qkv.models.catalogue import FAMILIES
-from qkv.predict.loading import built_in
+from qkv.predict.loading import build, built_in
 
 README = (ROOT / "README.md").read_text("utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
@@ -96,6 +96,15 @@ def test_outputs_are_compared_by_words_and_numbers(one: str, other: str, same: b
     assert alike(one, other) == same
 
 
+def make_photos(folder: Path, ending: str = ".png") -> None:
+    """Images of two classes, of the size that the model below takes."""
+    image = pytest.importorskip("PIL.Image")
+    for number in range(40):
+        place = folder / ("cat", "dog")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        image.new("RGB", (8, 8), (6 * number, 90, 250 - 6 * number)).save(place / f"{number // 2}{ending}")
+
+
 def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     """The commands that train, one after the other, in their debug size, on small files of the names they give."""
     from qkv.data.phrasebook import phrasebook
@@ -109,18 +118,10 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "BERT").symlink_to(bert_folder)
     make_translator("t5-small").save(tmp_path / "T5")
     writer().save(tmp_path / "GPT")
+    make_photos(tmp_path / "photos")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = [
-        "translate",
-        "train",
-        "translate",
-        *["train"] * 6,
-        "evaluate",
-        "evaluate",
-        "translate",
-        "train",
-        "evaluate",
-    ]
+    asked = ["translate", "train", "translate", *["train"] * 7, "evaluate", "evaluate", "translate", "train"]
+    asked.append("evaluate")
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -145,6 +146,11 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
         reader.save(tmp_path / verb)
     writer().save(tmp_path / "GPT")
     (tmp_path / "new.csv").write_text("text\na dog\n")
+    make_photos(tmp_path / "photos")
+    make_photos(tmp_path / "more", ".jpg")
+    (tmp_path / "cat.png").symlink_to("photos/cat/0.png")
+    (tmp_path / "more" / "0.jpg").symlink_to("cat/0.jpg")
+    build("vit-mini", image_size=8, num_layers=1, channels=3, num_labels=2).save(tmp_path / "runs" / "image")
     for name in ("book.txt", "lines.txt", "notes.txt"):
         (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from qkv.checkpoints import quantised
+from qkv.checkpoints import preprocessor, quantised
 from qkv.checkpoints.hf import generation
 from qkv.checkpoints.hf.generation import GenerationDefaults
 from qkv.checkpoints.hf.rules import Unwritable, export_tensors, import_tensors
@@ -29,7 +29,8 @@ from qkv.checkpoints.weights import WHOLE, json_bytes, read_json, read_weights, 
 from qkv.common import disk
 from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
-from qkv.models.catalogue import FAMILIES, build, family_of
+from qkv.common.pixels import ImageProcessor
+from qkv.models.catalogue import FAMILIES, build, family_of, reads_images
 from qkv.models.skeleton import Headed
 from qkv.nn.init import without_weights
 from qkv.tokenizers.text import TextTokenizer
@@ -62,6 +63,7 @@ class Folder:
         generation: how the model generates text by default; None if the folder does not say.
         prefix: what is put before each prompt, such as the name of a task of T5.
         suffix: what is put after each prompt, as in training.
+        processor: how images become numbers; None if the folder does not say.
     """
 
     config: Any
@@ -79,6 +81,7 @@ class Folder:
     generation: GenerationDefaults | None = None
     prefix: str = ""
     suffix: str = ""
+    processor: ImageProcessor | None = None
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
@@ -103,6 +106,7 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
             model = build(config)
         sentence = read_sentence(folder)
         check_widths(sentence, getattr(config, "dim", 0))
+        processor = preprocessor.read_processor(folder, config.channels) if reads_images(config) else None
     except KeyError as error:
         raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, IndexError, QkvError) as error:
@@ -115,7 +119,13 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     tokenizer = TextTokenizer.find(folder)
     told = (labels, sentence, multi_label, threshold, *no_answer, text_tasks)
     found = Folder(config, model.eval(), tokenizer, *told, stored_as=kind, int8=int8)
-    return dataclasses.replace(found, generation=_generation(folder), prefix=_prefix(raw), suffix=_text(raw, "suffix"))
+    return dataclasses.replace(
+        found,
+        generation=_generation(folder),
+        prefix=_prefix(raw),
+        suffix=_text(raw, "suffix"),
+        processor=processor,
+    )
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -130,6 +140,12 @@ def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         if kind in style.model_types:
             return style.read(raw, tensors)
     raise unknown("model_type", kind, model_types())
+
+
+def is_image_config(raw: Mapping[str, Any]) -> bool:
+    """Whether a config.json belongs to a model of images."""
+    inner = raw.get("qkv")
+    return "image_size" in (inner if isinstance(inner, Mapping) else raw)
 
 
 def model_types() -> list[str]:
@@ -194,6 +210,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     if "lm" in getattr(config, "heads", ()) and (foreign or family_of(config) == "gpt"):
         defaults = generation.generation_json(_ids(raw, config), folder.generation, max_length=config.max_length)
         files[generation.FILE] = json_bytes(defaults)
+    if folder.processor is not None:
+        files[preprocessor.FILE] = json_bytes(preprocessor.processor_json(folder.processor))
     limit = None if tokenizer is None else tokenizer.max_length
     if tokenizer is not None:
         segments = getattr(config, "num_segments", 0) > 1

@@ -17,6 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from qkv.checkpoints import preprocessor
 from qkv.checkpoints.folder import OURS, model_types
 from qkv.checkpoints.hf.generation import FILE as GENERATION
 from qkv.checkpoints.sentence import MODULES, PROMPTS
@@ -30,7 +31,7 @@ from qkv.tokenizers.loading import LIMITS
 # Everything but the weights. Patterns reach one folder deep: the modules of sentence-transformers.
 FILES = (
     "config.json", DIGESTS, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt",
-    GENERATION, MODULES, PROMPTS, LIMITS, "[0-9]_*/config.json", f"[0-9]_*/{WHOLE}",
+    GENERATION, MODULES, PROMPTS, LIMITS, preprocessor.FILE, "[0-9]_*/config.json", f"[0-9]_*/{WHOLE}",
 )  # fmt: skip
 OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".gguf", ".onnx")
 NOT_WEIGHTS = ("training_args.bin", "optimizer.pt", "scheduler.pt")

@@ -23,7 +23,7 @@ def check_limits(config: Any, tensors: Mapping[str, Tensor]) -> None:
             why = "" if layers == SHARED else f": the weights contain only {layers} tensors"
             raise UsageError(f"{name} {getattr(config, name)} is too large{why}")
     largest = max((tensor.numel() for tensor in tensors.values()), default=0)
-    for part in (config, getattr(config, "position", None)):
+    for part in (config, getattr(config, "position", None), getattr(config, "patches", None)):
         for field in dataclasses.fields(part) if part is not None else ():
             _check(field.name, getattr(part, field.name), largest)
     vocabulary = getattr(config, "vocab_size", 0)

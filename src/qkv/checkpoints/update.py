@@ -23,7 +23,7 @@ VERIFY = "QKV_VERIFY"  # environment variable: 0 loads folders that do not match
 
 # Files that always belong to the model, whichever library wrote them: they are removed with it.
 OWN = (
-    "config.json", WHOLE, INDEX, SHARDS,
+    "config.json", WHOLE, INDEX, SHARDS, "preprocessor_config.json",
     "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
     "[0-9]*_Pooling/config.json", "[0-9]*_Dense/config.json", "[0-9]*_Dense/model.safetensors",
 )  # fmt: skip

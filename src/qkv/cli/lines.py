@@ -59,7 +59,7 @@ def _rounded(value: Any) -> Any:
 def _cells(values: Iterable[Any], delimiter: str) -> str:
     cells = ["" if v is None else v if isinstance(v, str | int | float) else json_line(v) for v in values]
     if delimiter == "\t":  # has no quotes
-        return "\t".join(_cell(str(cell)) for cell in cells)
+        return "\t".join(one_cell(str(cell)) for cell in cells)
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(cells)  # cells with these characters get quotes
     return line.getvalue().removesuffix("\r\n")
@@ -78,30 +78,30 @@ def label_line(found: Label | list[Label] | float) -> str:
     if isinstance(found, float):
         return f"{found:.4f}"
     labels = found if isinstance(found, list) else [found]
-    return "\t".join(f"{_cell(label.label)}\t{label.score:.4f}" for label in labels)
+    return "\t".join(f"{one_cell(label.label)}\t{label.score:.4f}" for label in labels)
 
 
 def entity_line(found: Sequence[Entity]) -> str:
     """Write each entity: label, start, end, score, text."""
-    return "\t".join(f"{_cell(e.label)} {e.start} {e.end} {e.score:.4f} {_cell(e.text)}" for e in found)
+    return "\t".join(f"{one_cell(e.label)} {e.start} {e.end} {e.score:.4f} {one_cell(e.text)}" for e in found)
 
 
 def word_line(found: Sequence[Entity]) -> str:
     """Write each word with its tag."""
-    return " ".join(f"{_cell(word.text)}/{_cell(word.label)}" for word in found)
+    return " ".join(f"{one_cell(word.text)}/{one_cell(word.label)}" for word in found)
 
 
 def answer_line(number: int, found: Answer, *, several: bool) -> str:
     """Write an answer: text, score, start, end; several of them on lines that begin with the question's number."""
-    rows = [f"{_cell(one.text)}\t{one.score:.4f}\t{one.start}\t{one.end}" for one in (found, *found.others)]
+    rows = [f"{one_cell(one.text)}\t{one.score:.4f}\t{one.start}\t{one.end}" for one in (found, *found.others)]
     return "\n".join(f"{number}\t{row}" for row in rows) if several else rows[0]
 
 
 def choice_line(found: Sequence[Sequence[Choice]]) -> str:
     """Write the words of each mask and their probabilities, a line for each mask."""
-    return "\n".join("\t".join(f"{_cell(c.word)}\t{c.score:.4f}" for c in choices) for choices in found)
+    return "\n".join("\t".join(f"{one_cell(c.word)}\t{c.score:.4f}" for c in choices) for choices in found)
 
 
-def _cell(text: str) -> str:
+def one_cell(text: str) -> str:
     """Write a cell as one line without tabs, whatever is in the text."""
     return _BREAKS.sub(" ", text)

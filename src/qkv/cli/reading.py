@@ -10,6 +10,7 @@ import typer
 
 from qkv.cli.options import DEVICE, FILE, JSON, MODEL, SET, progress
 from qkv.cli.texts import chunk_of, count_texts, opened
+from qkv.common.errors import UsageError
 
 if TYPE_CHECKING:
     from qkv.cli.items import Item
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="rich")
 T = TypeVar("T")
 TEXTS = typer.Argument(metavar="TEXT…|-", help="Texts, or - to read lines from standard input.", show_default=False)
+INPUTS = typer.Argument(
+    metavar="TEXT…|IMAGE…|-",
+    help="Texts, or - to read lines from standard input. For a model of images: files, folders and patterns.",
+    show_default=False,
+)
 OUT = typer.Option(
     help="Write to a file, which appears only when it is complete: a table with the input columns and the answers if "
     "it ends in .csv, .tsv or .jsonl, else lines. Default: standard output.",
@@ -36,10 +42,11 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 @app.command(
     epilog="Examples:  qkv classify FOLDER 'A film to remember.' --all   |   qkv classify FOLDER - < lines.txt   "
     "|   qkv classify GPT 'Great.' --labels positive,negative --prompt '{text} It was'"
+    "   |   qkv classify FOLDER cat.png photos/ 'more/*.jpg' --top 3"
 )
 def classify(
     model: Annotated[str, MODEL],
-    texts: Annotated[list[str] | None, TEXTS] = None,
+    texts: Annotated[list[str] | None, INPUTS] = None,
     file: Annotated[str | None, FILE] = None,
     changes: Annotated[list[str] | None, SET] = None,
     out: Annotated[str | None, OUT] = None,
@@ -47,6 +54,9 @@ def classify(
         bool, typer.Option("--pair", help="Classify pairs of texts: two arguments each, or lines with a tab between.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Print all labels, most likely first.")] = False,
+    top: Annotated[
+        int | None, typer.Option(help="Print so many labels, most likely first.", show_default=False)
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(help="For models that give several labels, the lowest probability. Default: the folder's own."),
@@ -62,10 +72,13 @@ def classify(
     ] = None,
     normalize: Annotated[bool, _likely("Do not put long labels at a disadvantage.", "--normalize")] = False,
     calibrate: Annotated[bool, _likely("Compare with an empty text (Zhao et al. 2021).", "--calibrate")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Report and skip images that cannot be decoded.")
+    ] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Classify each text: print a label and its probability, several labels, or a number."""
+    """Classify each text or image: print a label and its probability, several labels, or a number."""
     from qkv import predict
     from qkv.cli.inputs import pairs
     from qkv.cli.items import Source
@@ -73,6 +86,12 @@ def classify(
     from qkv.cli.zero_shot import ByLikelihood
     from qkv.predict.classify import to_dict
 
+    if predict.names_image_model(model):
+        options: dict[str, Any] = {"every": every, "top": top, "threshold": threshold, "pairs": [] if pair else None}
+        _images(model, texts, file, options, out, skip_bad, as_json, device)
+        return
+    if skip_bad:
+        raise UsageError("--skip-bad is for images, and this model reads texts: leave it out")
     source = Source(texts or [], file, model, changes or [])
     given = pairs(source) if pair else source.items(pair=None)
     loaded = predict.load(model, device=device)
@@ -82,7 +101,7 @@ def classify(
         if likeliest is not None:
             return likeliest([item.texts[0] for item in part])
         sides = [list(side) for side in zip(*part, strict=True)]
-        return loaded.classify(*sides, every=every, threshold=threshold)
+        return loaded.classify(*sides, every=every, top=top, threshold=threshold)
 
     answers = ((columns_of(asked), to_dict(found), label_line(found)) for asked, found in answered(ask, given, texts))
     lines = formatted(answers, out, as_json)
@@ -222,6 +241,31 @@ def fill(
     )
     lines = formatted(answers, out, as_json)
     write(lines, out, count_texts(texts or [], file), "filling")
+
+
+def _images(
+    model: str,
+    names: list[str] | None,
+    file: str | None,
+    options: Mapping[str, Any],
+    out: str | None,
+    skip_bad: bool,
+    as_json: bool,
+    device: str | None,
+) -> None:
+    """Classify images: each line begins with the path."""
+    from qkv import predict
+    from qkv.cli.images import answers, named_images
+    from qkv.cli.lines import label_line, one_cell
+    from qkv.predict.classify import to_dict
+
+    paths = named_images(names or [], file)
+    loaded = predict.load(model, device=device)
+    found = (
+        (asked, to_dict(one), f"{one_cell(asked['image'])}\t{label_line(one)}")
+        for asked, one in answers(loaded, paths, options, skip_bad=skip_bad)
+    )
+    write(formatted(found, out, as_json), out, len(paths), "classifying")
 
 
 def answered(

@@ -126,9 +126,15 @@ def check(sequences: Sequence[Sequence[int]], what: str, size: int | None) -> No
 
 @dataclass(frozen=True, eq=False)
 class Images(Batch):
-    """A batch of images of one size. Shape: [B, C, height, width]."""
+    """A batch of images of one size.
+
+    Attributes:
+        pixels: the numbers that a model reads, or the bytes that an objective turns into them. Shape: [B, C, H, W].
+        draws: the random numbers that augmentation uses, or None if the images stay as they are. Shape: [B, columns].
+    """
 
     pixels: Tensor
+    draws: Tensor | None = None
 
     @property
     def size(self) -> Size:
@@ -137,7 +143,7 @@ class Images(Batch):
 
     def twice(self) -> Images:
         """Return the same images two times in one batch."""
-        return Images(self.pixels.repeat(2, 1, 1, 1))
+        return Images(self.pixels.repeat(2, 1, 1, 1), None if self.draws is None else self.draws.repeat(2, 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,11 @@ def encoders(model: Headed) -> list[Stack]:
 
 def fits(stack: Stack) -> bool:
     """Whether the engine has every part of a stack."""
-    return type(stack.position) in (NoPosition, RotaryPosition) and all(_fits(block) for block in stack.blocks)
+    return (
+        type(stack) is Stack
+        and type(stack.position) in (NoPosition, RotaryPosition)
+        and all(_fits(block) for block in stack.blocks)
+    )
 
 
 def _fits(block: Any) -> bool:

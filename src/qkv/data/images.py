@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRow, BadRows, check_policy, sift
@@ -22,7 +21,6 @@ from qkv.data.labelled import sort_labels
 from qkv.data.limits import PIXELS
 from qkv.data.optional import need
 from qkv.data.pixel_arrays import idx_rows, npz_rows
-from qkv.data.tables import shorten
 
 Rows = Iterator[tuple[str, tuple[Any, str] | BadRow]]
 
@@ -55,27 +53,43 @@ def images(paths: Paths, *, bad: str = "stop", skipped: BadRows | None = None) -
     return sift(rows, lambda where, row: LabelledImage(row[0], row[1], where), bad, skipped)
 
 
-def read_image(file: str, *, channels: int, size: int) -> NDArray[np.uint8]:
-    """Read one image for a model of one size: its middle square, scaled. Shape: [channels, size, size]."""
-    if not os.path.isfile(file):
-        raise UsageError(f"{shorten(file)} is not a file: give the path of a PNG or JPEG image")
-    image = need("PIL.Image", f"reading {file}", "pillow")
-    found = _opened(image, Path(file), "")
+def find_images(names: Sequence[str]) -> list[str]:
+    """Return the image files that paths, folders (with the folders inside them) and patterns name, in order."""
+    found: list[str] = []
+    for name in names:
+        if os.path.isfile(name):
+            found.append(name)
+        elif os.path.isdir(name):
+            inside = sorted(str(file) for file in Path(name).rglob("*") if file.suffix.lower() in ENDINGS)
+            if not inside:
+                raise UsageError(f"{name} contains no images ({', '.join(ENDINGS)})")
+            found += inside
+        else:
+            matches = sorted(file for file in glob.glob(name, recursive=True) if os.path.isfile(file))
+            if not matches:
+                what = "no file matches" if glob.has_magic(name) else "there is no file or folder"
+                raise UsageError(f"{what} {name}")
+            found += matches
+    return found
+
+
+def read_image(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    """Read a PNG or JPEG file; raise `BadRow` if it cannot be decoded. Shape: [C, H, W]."""
+    image = need("PIL.Image", f"reading {os.fspath(path)}", "pillow")
+    if not os.path.exists(path):
+        raise BadRow("there is no such file")
+    found = _opened(image, Path(path), "")
     if isinstance(found, BadRow):
-        raise UsageError(f"{file}: {found}")
-    pixels, _ = found
-    square = image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
-    square = square.convert("L" if channels == 1 else "RGB")
-    side = min(square.size)
-    left, top = (square.width - side) // 2, (square.height - side) // 2
-    if (side, side) != (size, size) or left or top:
-        square = square.resize((size, size), box=(left, top, left + side, top + side))
-    return np.array(np.atleast_3d(np.asarray(square)).transpose(2, 0, 1), order="C")
+        raise found
+    return found[0]
 
 
-def scaled(pixels: NDArray[Any]) -> Tensor:
-    """Scale pixels from 0 to 255 to numbers from -1 to 1, in training and prediction."""
-    return torch.from_numpy(pixels.astype(np.float32) / 127.5 - 1)
+def pixels_of(image: Any) -> NDArray[np.uint8]:
+    """Return the pixels of a Pillow image; raise `BadRow` if it cannot be decoded. Shape: [C, H, W]."""
+    found = _converted(image, "")
+    if isinstance(found, BadRow):
+        raise found
+    return found[0]
 
 
 def _from_folder(folder: str) -> Rows:

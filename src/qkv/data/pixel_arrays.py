@@ -96,10 +96,10 @@ def _npy_images(stream: IO[bytes], path: str, count: int) -> Iterator[NDArray[np
     _check_pixels(path, *shape[1:])
     for _ in range(count):
         pixels = np.frombuffer(bytearray(_exactly(stream, math.prod(shape[1:]), path)), np.uint8)
-        yield _channels_first(pixels.reshape(shape[1:]), path)
+        yield channels_first(pixels.reshape(shape[1:]), path)
 
 
-def _channels_first(pixels: NDArray[np.uint8], path: str) -> NDArray[np.uint8]:
+def channels_first(pixels: NDArray[np.uint8], path: str) -> NDArray[np.uint8]:
     """Return an image as [C, H, W]; its channels are the last or the first axis, of size 1 or 3."""
     if pixels.ndim == 2:
         return pixels[None]

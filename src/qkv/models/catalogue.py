@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.common.config import override
 from qkv.common.errors import UsageError, unknown
-from qkv.models import bert, electra, gpt, seq2seq_rnn, t5, transformer, vit, word2vec
+from qkv.models import bert, convnet, electra, gpt, seq2seq_rnn, t5, transformer, vit, word2vec
 from qkv.models.skeleton import Headed
 
 Config = Any  # one of the families' frozen dataclasses
@@ -29,6 +29,7 @@ FAMILIES: dict[str, Family] = {
     "gpt": Family(gpt.GPTConfig, gpt.build, gpt.PRESETS),
     "t5": Family(t5.T5Config, t5.build, t5.PRESETS),
     "vit": Family(vit.ViTConfig, vit.build, vit.PRESETS | vit.DEIT_PRESETS),
+    "convnet": Family(convnet.ConvNetConfig, convnet.build, convnet.PRESETS),
     "word2vec": Family(word2vec.Word2VecConfig, word2vec.build, word2vec.PRESETS),
     "seq2seq_rnn": Family(seq2seq_rnn.RNNConfig, seq2seq_rnn.build, seq2seq_rnn.PRESETS),
 }
@@ -61,6 +62,11 @@ def family_of(config: Config) -> str:
         if isinstance(config, family.config):
             return name
     raise unknown("config class", type(config).__name__, [family.config.__name__ for family in FAMILIES.values()])
+
+
+def reads_images(config: Config) -> bool:
+    """Whether a model with this config takes images, not token ids."""
+    return hasattr(config, "image_size")
 
 
 def build(config: Config) -> Headed:

@@ -39,6 +39,7 @@ def build_stack(
     pre_norm: bool = False,
     cross: bool = False,
     dropout: float = 0.0,
+    kind: Callable[..., Stack] = Stack,
 ) -> Stack:
     """Build `num_layers` equal layers. With fewer `num_blocks`, layers share weights. Pre-norm stacks end in a norm."""
 
@@ -62,7 +63,7 @@ def build_stack(
         max_length=max_length,
         causal=attention.get("causal", False),
     )
-    return Stack(
+    return kind(
         blocks,
         depth=num_layers,
         position=attended_position(position, sizes),

@@ -1,10 +1,15 @@
-"""Dropout (Srivastava et al. 2014): in training, a share of the numbers is set to zero and the rest is scaled up."""
+"""Dropout (Srivastava et al. 2014): in training, a share of the numbers is set to zero and the rest is scaled up.
+
+Stochastic depth (Huang et al. 2016) drops a whole part of a layer for a share of the sequences.
+"""
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from qkv.common.ragged import Ragged
 
 
 class Dropout(nn.Dropout):
@@ -28,3 +33,9 @@ def drop(x: Tensor, p: float) -> Tensor:
     lowest = min(round(p * 2**16), 2**16 - 1) - 2**15
     kept = torch.empty(x.shape, dtype=x.dtype)
     return x * torch.ge(quarters, lowest, out=kept).mul_(1 / (1 - p))
+
+
+def kept_sequences(layout: Ragged, p: float, like: Tensor) -> Tensor:
+    """Return 0 for the rows of dropped sequences and 1 / (1 - p) for the others. Shape: [T, 1]."""
+    kept = torch.rand(layout.num_sequences, device=like.device) >= p
+    return (kept.to(like.dtype) / (1 - p))[layout.sequence_of].unsqueeze(1)

@@ -89,21 +89,20 @@ class PatchEmbeddings(nn.Module):
         channels: int,
         dim: int,
         position: LearnedPosition | SinusoidalPosition | None = None,
+        stem: nn.Module | None = None,
         distilled: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.shape = (channels, image_size, image_size)
-        self.project = nn.Conv2d(channels, dim, patch_size, stride=patch_size)
+        self.project = stem or nn.Conv2d(channels, dim, patch_size, stride=patch_size)
         self.leading = nn.Parameter(torch.empty(2 if distilled else 1, dim))  # class token, then distillation token
         self.position = position
         self.dropout = Dropout(dropout)
 
     def forward(self, batch: Images) -> tuple[Tensor, Ragged]:
         """Shape: [B, C, height, width] -> [B · L, D] and its layout."""
-        if batch.pixels.dim() != 4 or tuple(batch.pixels.shape[1:]) != self.shape:
-            want = ", ".join(map(str, self.shape))
-            raise UsageError(f"images must have the shape [batch, {want}], got {list(batch.pixels.shape)}")
+        check_pixels(batch, self.shape)
         patches = self.project(batch.pixels).flatten(2).transpose(1, 2)
         x_BLD = torch.cat([self.leading.expand(len(patches), -1, -1).to(patches.dtype), patches], dim=1)
         layout = Ragged.of([x_BLD.shape[1]] * len(x_BLD), x_BLD.device)
@@ -111,6 +110,18 @@ class PatchEmbeddings(nn.Module):
         if self.position is not None:
             x = x + placed(self.position, Place(layout, layout, layout.position_of)).to(x.dtype)
         return self.dropout(x), layout
+
+
+def check_pixels(batch: object, shape: tuple[int, int, int]) -> None:
+    """Raise an error for anything but images of this shape, as numbers."""
+    if not isinstance(batch, Images):
+        raise UsageError("this model takes images, not token ids")
+    pixels = batch.pixels
+    if pixels.dim() != 4 or tuple(pixels.shape[1:]) != shape:
+        want = ", ".join(map(str, shape))
+        raise UsageError(f"images must have the shape [batch, {want}], got {list(pixels.shape)}")
+    if not pixels.is_floating_point():
+        raise UsageError("images must be numbers, not bytes: the image processor of the model's folder makes them")
 
 
 def placed(position: LearnedPosition | SinusoidalPosition, place: Place, given: Tensor | None = None) -> Tensor:

@@ -4,7 +4,9 @@ bert         normal(0.02) for matrices and tables, zero biases (Devlin et al. 20
 gpt          the same, with output projections divided by √(2 · layers) (Radford et al. 2019)
 transformer  Xavier for matrices, normal(D^-½) for tables (Vaswani et al. 2017, as in its reference code)
 t5           normal with the fan-in rule of Raffel et al. 2020, so that attention needs no 1/√H
-vit          truncated normal(0.02) (Dosovitskiy et al. 2021)
+vit          Xavier for matrices, the fan-in rule for patches, truncated normal(0.02) for tokens and positions, as the
+             code of Dosovitskiy et al. 2021 does
+convnet      normal with the fan-out rule (He et al. 2015), truncated normal(0.02) for the head
 rnn          uniform(-0.1, 0.1) (Luong et al. 2015), forget gates open
 """
 
@@ -25,6 +27,7 @@ from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.embeddings import PatchEmbeddings, TextEmbeddings
 from qkv.nn.feedforward import FeedForward
 from qkv.nn.heads import LanguageHead
+from qkv.nn.image_convolution import ConvolutionalStem
 from qkv.nn.positions import ShawPosition
 from qkv.nn.stack import Stack
 
@@ -73,7 +76,7 @@ def _matrices(model: nn.Module, fill: Callable[[Tensor], Tensor], table: Callabl
             table(module.leading)
         elif isinstance(module, LanguageHead) and module.weight is not None:
             table(module.weight)
-        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+        elif isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.GroupNorm):
             nn.init.ones_(module.weight)
         bias = getattr(module, "bias", None)
         if isinstance(bias, nn.Parameter):
@@ -99,7 +102,12 @@ def _transformer(model: nn.Module) -> None:
         return nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
 
     _matrices(model, nn.init.xavier_uniform_, table)
-    for module in model.modules():  # Xavier of each matrix of a fused product, not of the product
+    _fused_apart(model)
+
+
+def _fused_apart(model: nn.Module) -> None:
+    """Give each matrix of a fused product its own Xavier, not that of the whole product."""
+    for module in model.modules():
         fused = {SelfAttention: "qkv", CrossAttention: "kv"}.get(type(module))
         if fused is not None:
             weight = getattr(module, fused).weight
@@ -123,8 +131,26 @@ def _t5(model: nn.Module) -> None:
 
 
 def _vit(model: nn.Module) -> None:
+    # Matrices of normal(0.02) are too small for narrow models: after 150 steps on 10,000 digits with augmentation, a
+    # ViT of width 128 was right on 33 % with them and on 70 % with these.
+    _matrices(model, nn.init.xavier_uniform_, partial(nn.init.trunc_normal_, std=0.02))
+    _fused_apart(model)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.normal_(module.weight, std=module.weight[0].numel() ** -0.5)
+    for module in model.modules():
+        if isinstance(module, ConvolutionalStem):  # its last convolution has no ReLU
+            for inner in list(module)[:-1]:
+                if isinstance(inner, nn.Conv2d):
+                    nn.init.kaiming_normal_(inner.weight, nonlinearity="relu")
+
+
+def _convnet(model: nn.Module) -> None:
     normal = partial(nn.init.trunc_normal_, std=0.02)
     _matrices(model, normal, normal)
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def _rnn(model: nn.Module) -> None:
@@ -143,5 +169,6 @@ SCHEMES: dict[str, Callable[[nn.Module], None]] = {
     "transformer": _transformer,
     "t5": _t5,
     "vit": _vit,
+    "convnet": _convnet,
     "rnn": _rnn,
 }

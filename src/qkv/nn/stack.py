@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from qkv.common.rows import Rows
 from qkv.nn.attention import PassContext
 from qkv.nn.block import Block
-from qkv.nn.positions import NoPosition
+from qkv.nn.positions import NoPosition, Placement
 from qkv.nn.tap import Tap
 
 
@@ -56,9 +56,13 @@ class Stack(nn.Module):
         for layer, placement in enumerate(placements):
             if narrow and layer == self.depth - 1:
                 context = replace(context, rows=rows)
-            x = self.blocks[layer * len(self.blocks) // self.depth](x, context, placement, layer)
+            x = self.layer(layer, x, context, placement)
             self.tap(x)
         return self.norm(x if rows is None or narrow else x.index_select(0, rows.index))
+
+    def layer(self, number: int, x: Tensor, context: PassContext, placement: Placement) -> Tensor:
+        """Run one layer."""
+        return self.blocks[number * len(self.blocks) // self.depth](x, context, placement, number)
 
     def _narrows(self, context: PassContext) -> bool:
         """Whether the last layer can skip the rows that are not needed."""

@@ -22,15 +22,42 @@ def cross_entropy(
     (1 - ε) · -log p(wanted) + ε · the mean of -log p over all classes, times the weight of the wanted class. The sums
     hold "nll", without smoothing and weights, and "correct". Shape: [T, V], [T].
     """
+    return mixed_cross_entropy(logits, wanted, None, None, smoothing=smoothing, class_weights=class_weights)
+
+
+def mixed_cross_entropy(
+    logits: Tensor,
+    wanted: Tensor,
+    other: Tensor | None,
+    own: Tensor | None,
+    *,
+    smoothing: float = 0.0,
+    class_weights: tuple[float, ...] = (),
+) -> LossOutput:
+    """Compute the cross-entropy of images that are mixed from two: own · L(wanted) + (1 - own) · L(other).
+
+    It equals the cross-entropy with the soft target own · wanted + (1 - own) · other (Zhang et al. 2018). The sums are
+    about the first label. Shape: [T, V], and [T] for the others.
+    """
     if not 0 <= smoothing < 1:
         raise UsageError(f"smoothing must be at least 0 and below 1, got {smoothing}")
     asked = wanted != IGNORED
+    loss, nll, right = _rows(logits, wanted, smoothing, class_weights)
+    if other is not None and own is not None:
+        loss = own * loss + (1 - own) * _rows(logits, other, smoothing, class_weights)[0]
+    sums = {"nll": nll.detach().masked_fill(~asked, 0).sum(), "correct": right.sum()}
+    return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), sums)
+
+
+def _rows(
+    logits: Tensor, wanted: Tensor, smoothing: float, class_weights: tuple[float, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss of each row, -log p(target), and whether the target has the highest score. Shape: [T]."""
     nll, mean, right = _fused(logits, wanted) if fused.fits(logits) else _plain(logits, wanted)
     loss = nll if not smoothing else (1 - smoothing) * nll + smoothing * mean
     if class_weights:
         loss = loss * _on_device(class_weights, logits.device)[wanted.clamp_min(0)]
-    sums = {"nll": nll.detach().masked_fill(~asked, 0).sum(), "correct": right.sum()}
-    return LossOutput(loss.masked_fill(~asked, 0).sum(), asked.sum(), sums)
+    return loss, nll, right
 
 
 @cache

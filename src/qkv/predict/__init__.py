@@ -10,7 +10,7 @@ from qkv.predict.classify import Label
 from qkv.predict.facts import describe
 from qkv.predict.fill import Choice
 from qkv.predict.generated import Generated
-from qkv.predict.loading import build, find, info, load, save
+from qkv.predict.loading import build, find, info, load, names_image_model, save
 from qkv.predict.model import Model
 from qkv.predict.score import Likelihood
 from qkv.predict.tag import Entity
@@ -34,5 +34,6 @@ __all__ = [
     "find",
     "info",
     "load",
+    "names_image_model",
     "save",
 ]

@@ -27,8 +27,10 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         "parameters": parameters,
         "memory_bytes": {"float32": 4 * parameters, "bfloat16": 2 * parameters},
         "position": None if position is None else position.name,
-        "sizes": {key: list(value) if isinstance(value, tuple) else value for key, value in sizes.items()},
-        "attention_kernel": _kernels(position.name if position else None, device, kernel),
+        "sizes": {key: _plain(value) for key, value in sizes.items()},
+        "attention_kernel": {"none": "convolutions, no attention"}
+        if position is None and catalogue.reads_images(config)
+        else _kernels(position.name if position else None, device, kernel),
         "engine": engine_of(folder.model),
         "tokenizer": None
         if tokenizer is None
@@ -36,6 +38,12 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         "labels": list(folder.labels) if {"classify", "tag", "distilled"} & set(getattr(config, "heads", ())) else [],
         "tasks": {name: task.prefix for name, task in folder.text_tasks.items()},
     }
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _note(config: Any, folder: Folder) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from qkv.checkpoints import hub
-from qkv.checkpoints.folder import DTYPES, Folder, read_folder
+from qkv.checkpoints.folder import DTYPES, Folder, is_image_config, read_folder
+from qkv.checkpoints.image_size import at_size
 from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
-from qkv.common.errors import UsageError, show, system_errors, unknown
+from qkv.common.errors import QkvError, UsageError, show, system_errors, unknown
 from qkv.compression.engine import accelerate
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
@@ -33,6 +34,7 @@ def load(
     kernel: str = "auto",
     dtype: str = "float32",
     verify: bool = True,
+    image_size: int | None = None,
 ) -> Model:
     """Load a model folder, written by qkv or by `transformers`.
 
@@ -45,6 +47,8 @@ def load(
         verify: check every file that qkv wrote against the SHA-256 in the folder's qkv_digests.json. False takes a
             folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the
             environment.
+        image_size: height and width that a model of images shall take instead of its own; learned positions are
+            interpolated.
     """
     check_name("load", folder)
     if dtype not in DTYPES:
@@ -57,6 +61,8 @@ def load(
     bound_primitives()
     path = find(folder)
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
+    if image_size is not None:
+        found = at_size(found, image_size)
     return accelerated(Model(found, device=device, kernel=kernel))
 
 
@@ -89,6 +95,15 @@ def find(folder: str | Path) -> Path:
         return PRETRAINED / folder
     there = f"built-in models: {', '.join(names)}" if names else "no model is built in here"
     raise UsageError(f"{folder} is not a folder ({there}){hub.hint(str(folder))}")
+
+
+def names_image_model(name: str) -> bool:
+    """Whether a folder holds a model of images, by its config.json alone. Anything else is reported by `load`."""
+    file = find(name) / "config.json"
+    try:
+        return file.is_file() and is_image_config(disk.read_object(file))
+    except QkvError:
+        return False
 
 
 def built_in() -> list[str]:

@@ -10,10 +10,12 @@ import torch
 
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import UsageError
-from qkv.data.images import read_image, scaled
+from qkv.common.pixels import ImageProcessor
+from qkv.data.resize import fitted
 from qkv.insight.look import Picture
 from qkv.predict.batching import check_ids, position_limit
 from qkv.predict.fill import spelled
+from qkv.predict.images import read_images
 from qkv.predict.runner import Runner
 from qkv.predict.translate import best_path
 from qkv.tokenizers.text import TextTokenizer
@@ -107,12 +109,16 @@ def _image(model: Runner, file: str, second: str | None) -> Input:
     if second is not None:
         raise UsageError("this vit reads one image: give no second input")
     config = model.config
-    pixels = read_image(file, channels=config.channels, size=config.image_size)
+    (image,), (place,) = read_images("look", [file])
+    pixels = torch.from_numpy(
+        fitted(image, (config.channels, config.image_size, config.image_size), model.processor, place)
+    )
     leading = ["[class]", "[distillation]"][: 2 if config.distilled else 1]
     grid = config.image_size // config.patch_size
     names = [*leading, *(f"patch {row},{column}" for row in range(grid) for column in range(grid))]
-    picture = Picture(torch.from_numpy(pixels), grid, len(leading))
-    return Input(Images(scaled(pixels).unsqueeze(0).to(model.device)), names, [], picture=picture)
+    picture = Picture(pixels, grid, len(leading))
+    numbers = (model.processor or ImageProcessor()).numbers(pixels.unsqueeze(0))
+    return Input(Images(numbers.to(model.device)), names, [], picture=picture)
 
 
 def _some(ids: list[int]) -> list[int]:

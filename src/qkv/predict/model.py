@@ -25,6 +25,7 @@ from qkv.predict.finite import finite
 from qkv.predict.generate import generate
 from qkv.predict.generated import Generated
 from qkv.predict.heads import heads
+from qkv.predict.images import chances_of_images
 from qkv.predict.layers import Layers, layers
 from qkv.predict.likelihood import log_probs
 from qkv.predict.look import look
@@ -73,25 +74,35 @@ class Model(Runner):
 
     def classify(
         self,
-        texts: Sequence[str],
+        texts: Sequence[Any],
         pairs: Sequence[str] | None = None,
         *,
         every: bool = False,
+        top: int | None = None,
         threshold: float | None = None,
     ) -> list[Any]:
-        """Classify each text, or each pair of texts. A text that is too long is cut, with a warning.
+        """Classify each text, each pair of texts, or each image. A text that is too long is cut, with a warning.
 
         Args:
-            texts: the texts, or the first of each pair.
+            texts: the texts, or the first of each pair. For a model of images: paths of PNG or JPEG files, Pillow
+                images, or arrays of bytes with the shape [H, W], [H, W, C] or [C, H, W].
             pairs: the second of each pair.
             every: return all labels, most likely first.
+            top: return so many labels, most likely first.
             threshold: for models that give any number of labels, the lowest probability; None means the folder's own.
 
         Returns:
-            A `Label` for each text; a list of labels if the model gives any number of them or with `every`; a number
-            if the model was trained to predict one.
+            A `Label` for each text or image; a list of labels if the model gives any number of them or with `every` or
+            `top`; a number if the model was trained to predict one.
         """
-        return classify(self, texts, pairs, every=every, threshold=threshold)
+        return classify(self, texts, pairs, every=every, top=top, threshold=threshold)
+
+    def image_chances(self, images: Sequence[np.ndarray[Any, Any]], where: Sequence[str]) -> Tensor:
+        """Return the probability of each class for images in bytes; `where` names each in messages.
+
+        Shape: [C, H, W] each -> [images, classes].
+        """
+        return chances_of_images(self, images, where)
 
     def tag(self, texts: Sequence[str] | Sequence[Sequence[str]], *, words: bool | None = None) -> list[list[Entity]]:
         """Find the entities of each text. A long text is read completely, in windows that overlap.

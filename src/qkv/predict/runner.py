@@ -19,6 +19,7 @@ from qkv.checkpoints.text_tasks import TextTask
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import Shortened, UnknownText, UsageError, system_errors
 from qkv.common.outputs import Hidden
+from qkv.common.pixels import ImageProcessor
 from qkv.common.unicode import well_formed
 from qkv.compression.engine import engine_of
 from qkv.models import catalogue
@@ -59,6 +60,16 @@ class Runner:
     def family(self) -> str:
         """The family's name in the catalogue."""
         return catalogue.family_of(self.config)
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the model takes images, not texts."""
+        return catalogue.reads_images(self.config)
+
+    @property
+    def processor(self) -> ImageProcessor | None:
+        """How images become numbers; None if the folder does not say, and 0 … 255 becomes -1 … 1."""
+        return self._folder.processor
 
     @property
     def multi_label(self) -> bool:
@@ -198,9 +209,9 @@ class Runner:
         progress: Callable[[int], None] | None = None,
     ) -> list[T]:
         """Run batches, and return what `finish` makes of the states of each sequence, in the order of the sequences."""
-        if isinstance(ids, Tensor) != (self.family == "vit"):
+        if isinstance(ids, Tensor) != self.reads_images:
             raise UsageError(
-                f"{self.family} takes {'pixels as one tensor' if self.family == 'vit' else 'lists of token ids'}"
+                f"{self.family} takes {'pixels as one tensor' if self.reads_images else 'lists of token ids'}"
             )
         if isinstance(ids, Tensor):
             return finish(states(Images(ids.to(self.device))))

@@ -22,6 +22,8 @@ WRITERS = ("t5",)  # encoder-decoders that are not only translators
 
 def verbs(model: Runner) -> list[str]:
     """Return the verbs that a model supports."""
+    if model.reads_images:
+        return ["classify"] if {"classify", "distilled"} & set(model.config.heads) else []
     if model.tokenizer is None:
         return []
     heads = set(getattr(model.config, "heads", ()))

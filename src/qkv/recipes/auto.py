@@ -44,11 +44,15 @@ def _leaves(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _removed(table: Mapping[str, Any], path: str, keys: set[str]) -> dict[str, Any]:
-    return {
-        key: _removed(value, f"{path}{key}.", keys) if isinstance(value, Mapping) else value
-        for key, value in table.items()
-        if f"{path}{key}" not in keys
-    }
+    """Leave out keys, and the tables that hold nothing else."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if f"{path}{key}" in keys:
+            continue
+        inner = _removed(value, f"{path}{key}.", keys) if isinstance(value, Mapping) else value
+        if inner != {} or value == {}:
+            found[key] = inner
+    return found
 
 
 def _type_of(cls: type[Any], key: str) -> Any:

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from qkv.recipes.schema import Recipe, read_recipe
@@ -177,11 +178,21 @@ def _rules() -> list[str]:
 def _settings() -> list[str]:
     """List the keys of the `objective` table of each task."""
     return [
-        f"| {task} | `{field.name}` | {_default(field)} | {_attributes(cls)[field.name]} |"
+        f"| {task} | `{key}` | {default} | {meaning} |"
         for task, kind in TASKS.items()
-        if dataclasses.is_dataclass(cls := kind.Settings)
-        for field in dataclasses.fields(cls)
+        if dataclasses.is_dataclass(kind.Settings)
+        for key, default, meaning in _keys(kind.Settings)
     ]
+
+
+def _keys(cls: type[Any], path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield key, default and meaning of each field, and of the fields of nested configs."""
+    hints, told = typing.get_type_hints(cls), _attributes(cls)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from _keys(hints[field.name], f"{path}{field.name}.")
+        else:
+            yield f"{path}{field.name}", _default(field), told[field.name]
 
 
 def _section(cls: type[Any], path: str) -> list[str]:

@@ -79,7 +79,12 @@ class Recipe:
             auto -= {"train.epochs", "train.steps"}
         auto |= {key for key, value in changes.items() if is_auto(Recipe, key, value)}
         values = {key: value for key, value in changes.items() if key not in auto}
-        return replace(self, auto=tuple(sorted(auto)) or None), values
+        model = self.model
+        if values.get("model.init") and "model.preset" not in values:  # so do these two
+            model = replace(model, preset="")
+        elif values.get("model.preset") and "model.init" not in values:
+            model = replace(model, init="")
+        return replace(self, model=model, auto=tuple(sorted(auto)) or None), values
 
 
 def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) -> Recipe:

@@ -20,11 +20,20 @@ from qkv.common.progress import Bar
 from qkv.data.files import expand, stored_file
 from qkv.data.hub import is_hub
 from qkv.recipes.schema import Recipe
-from qkv.runs.paths import NOT_FILES
+from qkv.runs.paths import NOT_FILES, TEACHER
 
 INPUTS = "inputs.json"
 TABLE = "inputs"
-MODEL = ("config.json", "*.safetensors", "*.safetensors.index.json", "*token*", "vocab*", "merges.txt", "modules.json")
+MODEL = (
+    "config.json",
+    "preprocessor_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "*token*",
+    "vocab*",
+    "merges.txt",
+    "modules.json",
+)
 MODEL_PARTS = ("[0-9]_*/*",)  # modules of sentence-transformers
 YOUNG = 2 * 10**9  # nanoseconds
 
@@ -69,8 +78,10 @@ def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
         for name in () if path.startswith(NOT_FILES) else expand([path]):
             place = stored_file(name)
             yield str(place), place
-    if recipe.model.init and not is_hub(recipe.model.init):  # there, the commit is the digest
-        start = Path(recipe.model.init)
+    for folder in (recipe.model.init, str(recipe.objective.get(TEACHER, ""))):
+        if not folder or is_hub(folder):  # there, the commit is the digest
+            continue
+        start = Path(folder)
         for place in sorted({file for pattern in (*MODEL, *MODEL_PARTS) for file in start.glob(pattern)}):
             if place.is_file():
                 yield str(place), place

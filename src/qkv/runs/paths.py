@@ -11,6 +11,7 @@ from typing import Any
 from qkv.data.files import HUB
 from qkv.recipes.schema import Recipe
 
+TEACHER = "teacher"  # the key of [objective] that names a model folder
 NOT_FILES = (HUB, "phrasebook:")  # data sets of the hub and the built-in corpus begin so
 
 
@@ -50,8 +51,12 @@ def _with_paths(recipe: Recipe, place: Callable[[str], str]) -> Recipe:
     files: dict[str, Any] = {part: tuple(map(place, getattr(data, part))) for part in ("train", "valid", "test")}
     cache = place(data.cache) if data.cache else ""
     init = place(recipe.model.init) if recipe.model.init else ""
+    objective = dict(recipe.objective)
+    if objective.get(TEACHER):
+        objective[TEACHER] = place(objective[TEACHER])
     mix = {name: _with_patterns(table, place) for name, table in data.mix.items()}
-    return replace(recipe, data=replace(data, **files, cache=cache, mix=mix), model=replace(recipe.model, init=init))
+    data = replace(data, **files, cache=cache, mix=mix)
+    return replace(recipe, data=data, objective=objective, model=replace(recipe.model, init=init))
 
 
 def _with_patterns(table: Any, place: Callable[[str], str]) -> Any:

@@ -67,6 +67,7 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
         if tokenizer is not None and recipe.model.init:
             tell_coverage(task, tokenizer, recipe.model.init, say)
         facts = task.survey(task.examples(task.data.train), say)
+        facts |= task.inherited(start) if start else {}
     torch.manual_seed(recipe.train.seed)
     config = model_config(recipe, task, tokenizer, facts, start)
     defaults = start.generation if start else None
@@ -104,7 +105,8 @@ def model_config(
         roles = {"start_id": "pad", "end_id": "end"}
         wanted |= {key: tokenizer.specials[role] for key, role in roles.items() if role in tokenizer.specials}
     names = {field.name for field in fields(base)}
-    return override(base, {key: value for key, value in wanted.items() if key in names} | recipe.model.set)
+    found = override(base, {key: value for key, value in wanted.items() if key in names} | recipe.model.set)
+    return task.adapted(found, base)
 
 
 def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokenizer:

@@ -37,8 +37,10 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
     facts = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
     usable = [key for key in recipe.auto if key in task.rules and (key not in OPTIONAL or task.allows(key))]
     values = {key: task.rules[key](facts) for key in usable}
+    values = {key: value for key, value in values.items() if value is not None}  # None keeps the model's own value
     say(f"{facts}: {', '.join(f'{key}={show(value)}' for key, value in values.items())}")
-    return change(recipe, values | {key: False for key in recipe.auto if key not in values})
+    off = {key: False for key in recipe.auto if key not in usable}
+    return replace(change(recipe, values | off), auto=None)
 
 
 def show(value: Any) -> str:

@@ -86,6 +86,7 @@ def _key(task: Task, context: Context, part: str, paths: tuple[str, ...]) -> str
     """Hash everything that the rows of a store depend on."""
     config = context.config
     model = [getattr(config, name, 0) for name in ("max_length", "num_segments", "vocab_size")]
+    model += [getattr(config, name) for name in ("image_size", "channels") if hasattr(config, name)]
     tokenizer = context.tokenizer.fingerprint if context.tokenizer else ""
     files = [digest_of(path) if stored_file(path).exists() else path for path in paths]
     named = f"{type(task).__module__}.{type(task).__qualname__}"

@@ -165,12 +165,27 @@ class Task:
         del example
         return None
 
+    def shape(self, example: Any) -> tuple[int, ...]:
+        """Return the shape of an example that has one, such as an image; rules may depend on it."""
+        del example
+        return ()
+
     def survey(self, examples: Iterable[Any], say: Say) -> dict[str, Any]:
         """Read all training examples once before the model is built, for example to collect the labels."""
         del examples, say
         return {}
 
+    def inherited(self, start: Folder) -> dict[str, Any]:
+        """Return facts that the model to start from brings; they join those of `survey`."""
+        del start
+        return {}
+
     # The model
+
+    def adapted(self, config: Any, base: Any) -> Any:
+        """Return the model config with what the settings need; `base` is the preset's or that of `model.init`."""
+        del base
+        return config
 
     def build(self, config: Any) -> nn.Module:
         """Build the model to train."""

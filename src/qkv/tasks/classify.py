@@ -161,7 +161,7 @@ class ClassifyTask(TextTableTask):
     @classmethod
     def can_score(cls, model: Any) -> bool:
         """Whether the model is a text classifier."""
-        return model.family != "vit" and has_head(model, "classify")
+        return not model.reads_images and has_head(model, "classify")
 
     def metrics(self, exam: Exam) -> list[Metric]:
         """Score one class per text, or any number of classes, depending on how the model was trained."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from qkv.common.progress import Bar
@@ -28,6 +28,7 @@ class Facts:
         classes: how many examples each class has, if examples have classes.
         config: the config of the model to start from.
         pretrained: whether the model starts from trained weights.
+        shapes: how many examples have each shape, for images: channels, height and width.
     """
 
     examples: int
@@ -37,6 +38,7 @@ class Facts:
     classes: Mapping[str, int]
     config: Any
     pretrained: bool
+    shapes: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
     @property
     def dim(self) -> int:
@@ -44,6 +46,12 @@ class Facts:
         return int(self.config.dim)
 
     def __str__(self) -> str:
+        if self.shapes:
+            (channels, height, width), _ = max(self.shapes.items(), key=lambda item: item[1])
+            most = "" if len(self.shapes) == 1 else "most of them "
+            return (
+                f"{self.examples:,} images, {most}{width} x {height} pixels in {'colour' if channels > 1 else 'grey'}"
+            )
         return f"{self.examples:,} examples of {self.length:.0f} tokens"
 
 
@@ -53,7 +61,7 @@ Rule = Callable[[Facts], Any]  # its docstring is the rule in one sentence; docs
 def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrained: bool) -> Facts:
     """Read the training examples of a task once and count."""
     data: DataConfig = task.data
-    count, characters, classes = 0, 0, Counter[str]()
+    count, characters, classes, shapes = 0, 0, Counter[str](), Counter[tuple[int, ...]]()
     sample: list[str] = []
     with Bar("reading examples") as bar:
         for example in bar.each(task.examples(data.train, BadRows())):
@@ -64,6 +72,8 @@ def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrain
                 sample += texts
             if label := task.stratum(example):
                 classes[label] += 1
+            if shape := task.shape(example):
+                shapes[shape] += 1
     per_token = CHARACTERS
     if tokenizer is not None and sample:
         per_token = sum(map(len, sample)) / max(1, sum(map(len, tokenizer.encode(sample).ids)))
@@ -71,5 +81,12 @@ def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrain
     length = min(total / max(1, count), data.max_length)
     valid = sum(1 for _ in task.examples(data.valid, BadRows())) if data.valid else 0
     return Facts(
-        examples=count, valid=valid, length=length, total=total, classes=classes, config=config, pretrained=pretrained
+        examples=count,
+        valid=valid,
+        length=length,
+        total=total,
+        classes=classes,
+        config=config,
+        pretrained=pretrained,
+        shapes=shapes,
     )

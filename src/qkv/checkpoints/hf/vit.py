@@ -84,6 +84,10 @@ def _write(config: ViTConfig) -> dict[str, Any]:
     name = _name(config)
     if config.position.name != "learned":
         raise Unwritable(f"{name} has no {config.position.name} positions")
+    if config.patches.stem != "plain":
+        raise Unwritable(f"{name} has no {config.patches.stem} stem")
+    if config.patches.window:
+        raise Unwritable(f"{name} has no attention within windows")
     classes = "DeiT" if config.distilled else "ViT"
     heads = config.heads or ("pool",)
     task = next((task for task, known in TASKS.items() if task.startswith(classes) and known == heads), None)

@@ -1,0 +1,48 @@
+"""A trained model that an objective asks: frozen, in eval(), and no part of what is trained or saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from qkv.common.batch import Images
+from qkv.common.pixels import ImageProcessor
+from qkv.nn.augment.colour import grey
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """An image classifier that sees the student's augmented images, in its own size and numbers.
+
+    Attributes:
+        model: the classifier.
+        head: the head that scores its classes.
+        processor: how pixels become the numbers it reads.
+        shape: channels, height and width that it takes.
+        classes: its class for each class of the student. Shape: [C].
+    """
+
+    model: nn.Module
+    head: str
+    processor: ImageProcessor
+    shape: tuple[int, int, int]
+    classes: Tensor
+
+    @torch.no_grad()
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Return its scores of the student's classes. Shape: [B, C, H, W] from 0 to 255 -> [B, classes]."""
+        model = self.model.to(pixels.device)
+        numbers = self.processor.numbers(self._fitted(pixels))
+        scores: Tensor = model.logits(model.states_for(Images(numbers), self.head), self.head)  # type: ignore[operator]
+        return scores.float().index_select(1, self.classes.to(pixels.device))
+
+    def _fitted(self, pixels: Tensor) -> Tensor:
+        channels, height, width = self.shape
+        if pixels.shape[1] != channels:
+            pixels = pixels.expand(-1, channels, -1, -1) if pixels.shape[1] == 1 else grey(pixels)
+        if pixels.shape[2:] == (height, width):
+            return pixels
+        return F.interpolate(pixels, (height, width), mode="bilinear", align_corners=False, antialias=True)
