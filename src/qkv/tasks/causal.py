@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from qkv.objectives.parts import IGNORED
 from qkv.tasks.base import Array, Collate, Context, has_decoder, has_head
 from qkv.tasks.exam import Exam
 from qkv.tasks.language import WindowTask
+from qkv.tasks.longer import perplexities
 from qkv.tasks.perplexity import score_text
 
 
@@ -57,3 +59,7 @@ class CausalTask(WindowTask):
     def score(self, exam: Exam) -> list[Score]:
         """Return the perplexity per token, word and byte."""
         return score_text(self, exam)
+
+    def score_longer(self, exam: Exam, times: Sequence[int]) -> list[Score | None]:
+        """Return the perplexity in windows longer than in training."""
+        return perplexities(self, exam, times)

@@ -18,6 +18,7 @@ from qkv.data.documents import documents
 from qkv.data.examples import Document
 from qkv.data.order import Sampler, WindowSampler, mix
 from qkv.data.packing import Staged, TwoWindows, Windows
+from qkv.data.phrasebook.named import is_phrasebook, named_documents
 from qkv.data.store import Store
 from qkv.tasks.base import Array, Context, Row, Task
 from qkv.tasks.batches import limit_of, tokens_of
@@ -35,7 +36,9 @@ class DocumentTask(Task):
     held_out_unit: ClassVar[str] = "documents"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Document]:
-        """Read documents."""
+        """Read documents, or the text of the built-in phrasebook ("phrasebook:train:20000")."""
+        if len(paths) == 1 and is_phrasebook(paths[0]):
+            return named_documents(paths[0], self.data.unit)
         return documents(list(paths), **self.data.document, bad=self.data.bad, skipped=skipped)
 
     def texts(self, example: Document) -> Iterable[str]:
