@@ -29,7 +29,7 @@ def _notes(found: LayerCosts) -> list[str]:
     return [
         f"Forward pass of one sequence on {found.device}; n grows at d={sizes.dim}, d grows at n={sizes.length}.",
         "Exponents are slopes on log-log axes; in brackets, those of the leading terms in theory. For small sizes, the",
-        "start of an operation takes most of its time, which lowers them. Memory is the peak without weights and input:",
+        "start of an operation takes most of its time and lowers them. Memory is the peak without weights and input:",
         f"fused attention does not store its n² weights. Steps and hops are counted at n={sizes.reach} tokens.",
     ]
 
