@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import compare, completion, glue, reading, runs, threads, vectors
+from qkv.cli import compare, completion, energy, glue, reading, runs, threads, vectors
 from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -29,6 +29,7 @@ app.add_typer(vectors.app)
 app.add_typer(glue.app)
 app.add_typer(runs.app)
 app.add_typer(compare.app)
+app.add_typer(energy.app)
 
 
 def _version(asked: bool) -> None:
