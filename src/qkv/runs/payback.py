@@ -118,8 +118,8 @@ def payback(
                 if number:  # the first round warms up
                     taken[name].append((seconds / len(given), joules / len(given)))
                 bar.add(1)
-    found = [_answering(name, models[name], taken[name]) for name in (teacher, student)]
-    return Payback(*found, cost, verb, len(given), str(models[teacher].device), power)
+    large, small = (_answering(name, models[name], taken[name]) for name in (teacher, student))
+    return Payback(large, small, cost, verb, len(given), str(models[teacher].device), power)
 
 
 def _once(
@@ -143,9 +143,7 @@ def _training(student: str) -> float:
     """Return the joules of a student's training."""
     found = energy_of(Path(student))
     if found is None:
-        raise UsageError(
-            f"{student} does not say what its training cost: name its run's folder, or give --training-kwh"
-        )
+        raise UsageError(f"{student} has no energy.json: name the folder of its run, or give --training-kwh")
     return found.kwh * 3.6e6
 
 
