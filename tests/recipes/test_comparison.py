@@ -84,6 +84,12 @@ def test_what_a_run_gets(tmp_path: Path) -> None:
     assert (a.model.set, b.model.set) == (base, base | {"ff_dim": 32})
 
 
+def test_another_preset_does_not_get_the_numbers_of_the_recipes(tmp_path: Path) -> None:
+    text = SMALL + '[variants.c]\nset.model.preset = "convs2s-tiny"\nset.model.set.dim = 8\n'
+    found = read_comparison(written(tmp_path, text)).recipe_of("c", 1, "x")
+    assert found.model.set == {"dim": 8}
+
+
 def test_what_is_kept_is_the_same_comparison(tmp_path: Path) -> None:
     found = read_comparison(written(tmp_path, SMALL), ["model.set.dim=16", "metric=BLEU"])
     again = read_comparison(written(tmp_path, to_toml(found.whole())))

@@ -10,6 +10,7 @@ from qkv.predict.texts import check_list
 from qkv.tokenizers.text import TextTokenizer
 
 HEADS = {"classify": {"classify", "regress"}, "tag": {"tag"}, "answer": {"span"}, "fill": {"mlm"}}
+PLAIN = ("translate", "classify", "tag", "embed")  # take texts and nothing else
 
 
 def verbs(model: Runner) -> list[str]:

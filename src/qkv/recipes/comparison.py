@@ -38,7 +38,7 @@ class Variant:
 
     Attributes:
         recipe: another recipe than that of the comparison.
-        set: keys of the recipe to change.
+        set: keys of the recipe to change. With another model.preset, the recipe's own model.set does not apply.
         trained_as: another variant whose runs are scored, so that nothing is trained; see `read`.
         read: values of the model config that change when the model is scored, for example the position scheme.
     """
@@ -132,7 +132,10 @@ class Comparison:
         """Return the recipe of one run."""
         side = self.sides()[name]
         base = read_recipe(side.recipe or self.recipe)
-        changes = _dotted({"data": self.data}) | _dotted(self.set) | _dotted(side.set)
+        mine = _dotted(side.set)
+        if mine.get("model.preset", base.model.preset) != base.model.preset:
+            base = change(base, {"model.set": {}})  # its numbers are those of another preset
+        changes = _dotted({"data": self.data}) | _dotted(self.set) | mine
         return change(base, changes | {"train.seed": seed, "out": out})
 
     def finetuning_of(self, seed: int, start: str, out: str) -> Recipe:

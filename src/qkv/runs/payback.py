@@ -21,10 +21,10 @@ from qkv.common.errors import UsageError
 from qkv.common.progress import Bar
 from qkv.data.phrasebook.named import named_pairs
 from qkv.predict import Model, load
+from qkv.predict.verbs import PLAIN
 from qkv.runs.carbon import energy_of
 from qkv.training.energy import Meter
 
-VERBS = ("translate", "classify", "tag", "embed")
 TEXTS = 200  # of the phrasebook, where none are given
 ROUNDS = 3
 
@@ -150,8 +150,8 @@ def _training(student: str) -> float:
 def _shared(models: dict[str, Model]) -> str:
     if len(models) < 2:
         raise UsageError(f"teacher and student are the same model, {', '.join(models)}: name two")
-    able = [verb for verb in VERBS if all(verb in model.verbs for model in models.values())]
+    able = [verb for verb in PLAIN if all(verb in model.verbs for model in models.values())]
     if not able:
         told = "; ".join(f"{name} can {', '.join(model.verbs) or 'nothing'}" for name, model in models.items())
-        raise UsageError(f"teacher and student have no verb in common of {', '.join(VERBS)}: {told}")
+        raise UsageError(f"teacher and student have no verb in common of {', '.join(PLAIN)}: {told}")
     return able[0]
