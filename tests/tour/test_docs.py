@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "qkv"
 README = (ROOT / "README.md").read_text("utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
-TRAINING = ("train", "evaluate", "translate")
+TRAINING = ("train", "evaluate", "translate", "compare", "energy")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])}
 
 
@@ -97,13 +97,23 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     (tmp_path / "BERT").symlink_to(bert_folder)
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 5, "evaluate", "evaluate", "translate"]
+    asked = [
+        "translate",
+        "train",
+        "translate",
+        *["train"] * 5,
+        "evaluate",
+        "evaluate",
+        "translate",
+        "compare",
+        "energy",
+    ]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
         if line.split()[2] == "t.csv" and "english" not in built_in():
             line += " --set model.init=BERT"
-        debug = ["--debug"] if line.split()[1] == "train" else []
+        debug = ["--debug"] if line.split()[1] in ("train", "compare") else []
         command = [sys.executable, "-m", *shlex.split(line), *debug]
         done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stderr}"

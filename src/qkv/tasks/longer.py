@@ -51,11 +51,11 @@ def perplexities(task: Task, exam: Exam, times: Sequence[int]) -> list[Score | N
         if limit is not None and size > limit:
             found.append(None)
             continue
-        for ids in texts:
-            pieces = [ids[start : start + size] for start in range(0, len(ids), size)]
-            nll = torch.cat(list(_surprises(exam.model, pieces)))
+        pieces = [ids[start : start + size] for ids in texts for start in range(0, len(ids), size)]
+        rows = torch.cat(_surprises(exam.model, pieces)).split(list(map(len, texts)))
+        for nll in rows:
             # A token that begins a window of the shortest kind has no context there: no length counts it.
-            scored = torch.arange(len(ids)) % (min(times) * window) > 0
+            scored = torch.arange(len(nll)) % (min(times) * window) > 0
             metric.add(float(nll[scored].double().sum()), int(scored.sum()))
         score = metric.result()
         found.append(replace(score, signature=f"{score.signature}|text:{task.data.unit}|window:{size}"))
