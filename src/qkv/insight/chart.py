@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from qkv.insight.svg_text import FONT, GAP, GROUND, escaped, text_width, written
 
-WIDTH, HEIGHT = 430, 300  # of a panel, in pixels
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 50
+LEFT, RIGHT, TOP, BOTTOM = 64, 16, 40, 50  # around a panel, in pixels
 LINE = FONT + 9  # the height of a line of the legend
 GRID, FAINT = "#e3e6ea", "#59636e"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9", "#7a5c00", "#8a2be2")
@@ -49,6 +48,8 @@ class Panel:
         up: the name of the vertical axis.
         log_x: whether equal distances are equal factors, horizontally.
         log_y: the same vertically.
+        width: in pixels.
+        height: in pixels.
     """
 
     title: str
@@ -57,23 +58,26 @@ class Panel:
     up: str
     log_x: bool = False
     log_y: bool = False
+    width: int = 430
+    height: int = 300
 
 
 def charts(panels: Sequence[Panel], *, title: str, notes: Sequence[str] = (), columns: int = 2) -> str:
     """Draw panels side by side, with one legend for all."""
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
     columns = min(columns, len(panels))
+    wide, high = max(panel.width for panel in panels), max(panel.height for panel in panels)
     rows = -(-len(panels) // columns)
     side = 3 * GAP + 30 + max(map(text_width, names), default=0)
-    width = max(columns * WIDTH + side, 2 * GAP + max(map(text_width, (title, *notes))))
+    width = max(columns * wide + side, 2 * GAP + max(map(text_width, (title, *notes))))
     top = GAP + 2 * FONT
-    height = top + max(rows * HEIGHT, len(names) * LINE + 2 * GAP) + LINE * len(notes) + GAP
+    height = top + max(rows * high, len(names) * LINE + 2 * GAP) + LINE * len(notes) + GAP
     parts = [written(title, GAP, GAP + FONT, weight="bold")]
     for number, panel in enumerate(panels):
-        x, y = number % columns * WIDTH, top + number // columns * HEIGHT
+        x, y = number % columns * wide, top + number // columns * high
         parts.append(f'<g transform="translate({x} {y})">{_panel(panel, names)}</g>')
     for number, name in enumerate(names):
-        parts.append(_key(number, name, columns * WIDTH + GAP, top + TOP + number * LINE))
+        parts.append(_key(number, name, columns * wide + GAP, top + TOP + number * LINE))
     for number, note in enumerate(notes):
         parts.append(written(note, GAP, height - GAP - (len(notes) - 1 - number) * LINE, fill=FAINT))
     return picture(parts, width, height, title)
@@ -167,14 +171,14 @@ def _panel(panel: Panel, names: Sequence[str]) -> str:
     points = [point for several in kept.values() for point in several]
     parts = [written(panel.title, LEFT, TOP - 14, weight="bold")]
     if not points:
-        return "".join([*parts, written("nothing was measured", LEFT, HEIGHT // 2, fill=FAINT)])
+        return "".join([*parts, written("nothing was measured", LEFT, panel.height // 2, fill=FAINT)])
     ends = [end for line in panel.lines for _, low, high in line.spread for end in (low, high)]
     across = _Axis.of([x for x, _ in points], log=panel.log_x)
     up = _Axis.of([*(y for _, y in points), *(end for end in ends if end > 0 or not panel.log_y)], log=panel.log_y)
 
     def at(point: Point) -> Point:
-        x = LEFT + across.share(point[0]) * (WIDTH - LEFT - RIGHT)
-        return x, HEIGHT - BOTTOM - up.share(point[1]) * (HEIGHT - TOP - BOTTOM)
+        x = LEFT + across.share(point[0]) * (panel.width - LEFT - RIGHT)
+        return x, panel.height - BOTTOM - up.share(point[1]) * (panel.height - TOP - BOTTOM)
 
     parts.append(_axes(panel, across, up, at))
     for line in panel.lines:
@@ -191,15 +195,17 @@ def _axes(panel: Panel, across: _Axis, up: _Axis, at: Draw) -> str:
     parts = []
     for tick in up.ticks():
         _, y = at((across.low, tick))
-        parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" stroke="{GRID}"/>')
+        parts.append(f'<line x1="{LEFT}" y1="{y:.1f}" x2="{panel.width - RIGHT}" y2="{y:.1f}" stroke="{GRID}"/>')
         parts.append(written(_short(tick), LEFT - 6, round(y) + FONT // 3, anchor="end", fill=FAINT))
     marks = sorted({x for line in panel.lines for x, _ in line.points}) if panel.log_x else across.ticks()
     for tick in marks:
         x, _ = at((tick, up.low))
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" stroke="{GRID}"/>')
-        parts.append(written(_short(tick), round(x), HEIGHT - BOTTOM + FONT + 4, anchor="middle", fill=FAINT))
-    parts.append(written(panel.across, WIDTH - RIGHT, HEIGHT - BOTTOM + 2 * FONT + 8, anchor="end", fill=FAINT))
-    middle = (TOP + HEIGHT - BOTTOM) // 2
+        parts.append(f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{panel.height - BOTTOM}" stroke="{GRID}"/>')
+        parts.append(written(_short(tick), round(x), panel.height - BOTTOM + FONT + 4, anchor="middle", fill=FAINT))
+    parts.append(
+        written(panel.across, panel.width - RIGHT, panel.height - BOTTOM + 2 * FONT + 8, anchor="end", fill=FAINT)
+    )
+    middle = (TOP + panel.height - BOTTOM) // 2
     parts.append(written(panel.up, FONT, middle, anchor="middle", turn=-90, fill=FAINT))
     return "".join(parts)
 
