@@ -118,3 +118,11 @@ def test_every_position_scheme_is_compared(name: str) -> None:
 def test_debug_needs_a_table(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no table \[debug\]"):
         read_comparison(written(tmp_path, SMALL), debug=True)
+
+
+def test_the_example_of_the_docs_is_a_comparison(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "comparing.md").read_text("utf-8")
+    found = read_comparison(written(tmp_path, page.split("```toml\n")[1].split("```")[0]))
+    assert found.recipe_of("rnn", 1, "x").model.set["dim"] == 164
+    named = {name for name in shipped_comparisons() if f"| `{name}` |" in page}
+    assert named == set(shipped_comparisons())
