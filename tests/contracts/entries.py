@@ -99,7 +99,7 @@ def batch_for(config: Any, rows: list[int] | None = None) -> Any:
 
 
 def pairs(config: Any) -> bool:
-    return catalogue.family_of(config) in ("transformer", "t5", "seq2seq_rnn")
+    return catalogue.family_of(config) in ("transformer", "t5", "conv_seq2seq", "seq2seq_rnn")
 
 
 def outputs(model: Headed, batch: Any) -> dict[str, list[torch.Tensor]]:

@@ -24,7 +24,7 @@ CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 
 
 def positioned() -> dict[str, Any]:
-    """Each family with each position scheme; a recurrent network's order is its recurrence."""
+    """Each family with each position scheme; recurrence and convolution know the order by themselves."""
     families = ("transformer-base", "bert-base", "gpt2", "t5-small", "vit-b16")
     return {
         f"{name}-{position}": shrink(catalogue.preset(name), position=position)
@@ -86,7 +86,12 @@ def test_neighbours_do_not_matter(name: str, train: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, c in MODELS.items() if catalogue.family_of(c) in ("gpt", "transformer", "t5", "seq2seq_rnn")]
+    "name",
+    [
+        n
+        for n, c in MODELS.items()
+        if catalogue.family_of(c) in ("gpt", "transformer", "t5", "conv_seq2seq", "seq2seq_rnn")
+    ],
 )
 def test_no_token_sees_a_later_one(name: str) -> None:
     config = MODELS[name]

@@ -144,6 +144,22 @@ CONVOLUTIONAL = {
     "convnet-small": convnet([64] * 3 + [128] * 3 + [256] * 3),
     "convnet-base": convnet([64] * 3 + [128] * 3 + [256] * 3 + [512] * 3),
 }
+
+
+def convolutional(layers: int, dim: int, ff: int, vocab: int, width: int = 3) -> int:
+    """Gated convolutions, attention over the encoder in the decoder, feed-forward and norms, counted by hand."""
+    convolution, norm = width * dim * 2 * dim + 2 * dim, 2 * dim
+    feedforward, cross = 2 * dim * ff + ff + dim, 4 * (dim * dim + dim)
+    encoder = layers * (convolution + feedforward + 2 * norm) + norm
+    decoder = layers * (convolution + cross + feedforward + 3 * norm) + norm
+    return vocab * dim + vocab + encoder + decoder
+
+
+CONVOLUTIONAL |= {
+    "convs2s-tiny": convolutional(2, 128, 256, 8000),
+    "convs2s-small": convolutional(4, 256, 512, 10_000),
+}
+
 WORDS = {"word2vec-small": 2 * 10_000 * 100, "word2vec-base": 2 * 30_000 * 300, "word2vec-news": 2 * 3_000_000 * 300}
 
 
@@ -182,3 +198,8 @@ def test_count_equals_the_published_one(name: str) -> None:
 @pytest.mark.parametrize("name", RECURRENT)
 def test_count_of_recurrent_presets(name: str) -> None:
     assert count(name) == RECURRENT[name]
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_count_of_convolutional_presets(name: str) -> None:
+    assert count(name) == CONVOLUTIONAL[name]

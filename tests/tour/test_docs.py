@@ -21,7 +21,7 @@ from qkv.predict.loading import build, built_in
 
 README = (ROOT / "README.md").read_text("utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
-TRAINING = ("train", "evaluate", "translate")
+TRAINING = ("train", "evaluate", "translate", "compare", "energy")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])}
 
 
@@ -120,14 +120,14 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     writer().save(tmp_path / "GPT")
     make_photos(tmp_path / "photos")
     lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 7, "evaluate", "evaluate", "translate", "train"]
-    asked.append("evaluate")
+    asked = ["translate", "train", "translate", *["train"] * 7, "evaluate", "evaluate", "translate"]
+    asked += ["compare", "energy", "train", "evaluate"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
         if line.split()[2] == "t.csv" and "english" not in built_in():
             line += " --set model.init=BERT"
-        debug = ["--debug"] if line.split()[1] == "train" else []
+        debug = ["--debug"] if line.split()[1] in ("train", "compare") else []
         command = [sys.executable, "-m", *shlex.split(line), *debug]
         done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stderr}"
@@ -174,7 +174,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     readers["classify"].save(tmp_path / "small", dtype="int8")  # as `qkv quantize` does, but before its readers start
 
     def words(line: str, verb: str) -> list[str]:
-        able = "classify" if verb == "explain" else verb
+        able = "classify" if verb in ("explain", "quantize") else verb
         folder = str(tmp_path / able if able in readers else bert_folder)
         return [folder if word == "FOLDER" else word for word in shlex.split(line)]
 

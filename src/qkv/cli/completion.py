@@ -20,6 +20,12 @@ def recipes(incomplete: str) -> list[str]:
     return _starting(shipped(), incomplete)
 
 
+def comparisons(incomplete: str) -> list[str]:
+    """Offer the shipped comparisons, and the measurement of layers."""
+    folder = Path(__file__).parents[1] / "recipes" / "comparisons"
+    return _starting(["layers", *(file.stem for file in folder.glob("*.toml"))], incomplete)
+
+
 def models(incomplete: str) -> list[str]:
     """Offer the models that came with the package."""
     folder = Path(__file__).parents[1] / "pretrained"

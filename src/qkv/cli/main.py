@@ -16,7 +16,21 @@ from typing import Annotated, Any
 
 import typer
 
-from qkv.cli import completion, explain, generating, glue, look, measures, reading, runs, shrinking, threads, vectors
+from qkv.cli import (
+    compare,
+    completion,
+    energy,
+    explain,
+    generating,
+    glue,
+    look,
+    measures,
+    reading,
+    runs,
+    shrinking,
+    threads,
+    vectors,
+)
 from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
@@ -33,6 +47,8 @@ app.add_typer(runs.app)
 app.add_typer(shrinking.app)
 app.add_typer(explain.app)
 app.add_typer(measures.app)
+app.add_typer(compare.app)
+app.add_typer(energy.app)
 
 
 def _version(asked: bool) -> None:

@@ -15,7 +15,7 @@ def run_table(runs: Sequence[RunSummary]) -> str:
     rows = [["folder", "task", "model", "state", "steps", "validation", "test", "time", "kWh", "date"]]
     for run in runs:
         kwh = "" if run.kwh is None else f"{run.kwh:.2g}"
-        values = [_values(run.best, 2), _values(run.test, 2), _time(run.seconds), kwh, run.date]
+        values = [_values(run.best, 2), _values(run.test, 2), duration(run.seconds), kwh, run.date]
         rows.append([run.folder, run.task, run.model, run.state, f"{run.steps:,}", *values])
     lines = columns(rows).split("\n")
     whys = [f"  {run.why}" if run.why else "" for run in runs]
@@ -82,7 +82,8 @@ def _values(values: Mapping[str, float], most: int) -> str:
     return ", ".join(f"{name} {number(value)}" for name, value in [*values.items()][:most])
 
 
-def _time(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
+    """Format seconds as minutes and seconds, or with hours."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+# what tells the order of tokens in families without a position scheme
+ORDER = {"seq2seq_rnn": "recurrence", "conv_seq2seq": "convolution"}
+
 
 def facts(name: str, found: dict[str, Any]) -> str:
     """Format the facts about a model, one per line."""
@@ -14,7 +17,7 @@ def facts(name: str, found: dict[str, Any]) -> str:
         "stored as": found["stored_as"] + (f" ({found['stored_note']})" if found["stored_note"] else ""),
         "parameters": f"{found['parameters']:,}",
         "memory": ", ".join(f"{_bytes(size)} in {kind}" for kind, size in memory.items()),
-        "position": found["position"] or "recurrence",
+        "position": found["position"] or ORDER.get(found["family"], "none"),
         "attention": ", ".join(f"{kernel} ({dtype})" for dtype, kernel in found["attention_kernel"].items()),
         "encoder runs on": found["engine"],
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['vocab_size']:,} tokens, {tokenizer['fingerprint']}"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from qkv.models.skeleton import EncoderDecoder, Headed, Transformer
 from qkv.native import library
 from qkv.nn import kernels
-from qkv.nn.attention import PassContext
+from qkv.nn.attention import PassContext, SelfAttention
 from qkv.nn.feedforward import ACTIVATIONS
 from qkv.nn.gates import has_gates
 from qkv.nn.positions import NoPosition, RotaryPlacement, RotaryPosition
@@ -62,6 +62,7 @@ def _fits(block: Any) -> bool:
     norms = (block.attention.norm, block.feedforward.norm)
     return (
         block.cross is None
+        and type(attention) is SelfAttention
         and not attention.causal
         and attention.window is None
         and attention.num_heads == attention.num_kv_heads

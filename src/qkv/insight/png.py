@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from qkv.data.optional import need
-from qkv.insight.svg import DEEP, GROUND, INK
+from qkv.insight.svg import DEEP
+from qkv.insight.svg_text import GROUND, INK
 from qkv.insight.terminal import label, table
 
 CELL = 0.3  # inches

@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.common.config import override
 from qkv.common.errors import UsageError, unknown
-from qkv.models import bert, convnet, electra, gpt, seq2seq_rnn, t5, transformer, vit, word2vec
+from qkv.models import bert, conv_seq2seq, convnet, electra, gpt, seq2seq_rnn, t5, transformer, vit, word2vec
 from qkv.models.skeleton import Headed
 
 Config = Any  # one of the families' frozen dataclasses
@@ -31,6 +31,7 @@ FAMILIES: dict[str, Family] = {
     "vit": Family(vit.ViTConfig, vit.build, vit.PRESETS | vit.DEIT_PRESETS),
     "convnet": Family(convnet.ConvNetConfig, convnet.build, convnet.PRESETS),
     "word2vec": Family(word2vec.Word2VecConfig, word2vec.build, word2vec.PRESETS),
+    "conv_seq2seq": Family(conv_seq2seq.ConvConfig, conv_seq2seq.build, conv_seq2seq.PRESETS),
     "seq2seq_rnn": Family(seq2seq_rnn.RNNConfig, seq2seq_rnn.build, seq2seq_rnn.PRESETS),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from qkv.common.errors import UsageError, unknown
 from qkv.nn.positions import (
@@ -104,6 +105,12 @@ POSITIONS: dict[str, PositionScheme] = {
     "rotary-dynamic": PositionScheme(attended=_rotary),
     "none": PositionScheme(),
 }
+
+
+def position_limit(config: Any) -> int | None:
+    """Return the longest sequence that a model's positions allow: a table of learned positions ends somewhere."""
+    position = getattr(config, "position", None)
+    return int(config.max_length) if position is not None and position.name == "learned" else None
 
 
 def added_position(config: PositionConfig, *, max_length: int, dim: int) -> Added | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from qkv.nn.attention import CrossAttention, PassContext, SelfAttention
+from qkv.nn.attention import CrossAttention, PassContext
 from qkv.nn.dropout import Dropout, kept_sequences
 from qkv.nn.feedforward import FeedForward
 from qkv.nn.positions import Placement
@@ -44,14 +44,14 @@ class Sublayer(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention, cross-attention if there is an encoder, feed-forward."""
+    """Self-attention or a convolution, cross-attention if there is an encoder, feed-forward."""
 
     drop_path = 0.0  # stochastic depth: the probability of skipping each part for a sequence, in training
 
     def __init__(
         self,
         *,
-        attention: SelfAttention,
+        attention: nn.Module,
         feedforward: FeedForward,
         norms: list[nn.Module],
         pre_norm: bool,

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from qkv.common.errors import UsageError, unknown
 from qkv.common.ragged import Ragged
-from qkv.nn import biased_attention, short_attention
+from qkv.nn import biased_attention, local_attention, short_attention
 from qkv.nn.dropout import drop
 from qkv.nn.rectangles import Rectangle, gather, rectangles
 
@@ -103,6 +103,8 @@ def sdpa(call: Call) -> Tensor:
         return eager(call)  # with dropout, torch has no fused kernel on the CPU and draws one number per weight
 
     def attend(part: _Part) -> Tensor:
+        if part.is_band:
+            return part.band()
         plain_causal = part.needs_only_causal and call.bias is None
         return F.scaled_dot_product_attention(
             part.q,
@@ -268,6 +270,19 @@ class _Part:
         """Whether a causal mask is enough: with equal lengths and no window, it hides padding keys too."""
         square = self.rectangle.shift is None and self.q.shape[2] == self.k.shape[2]
         return self.call.causal and self.call.window is None and square
+
+    @property
+    def is_band(self) -> bool:
+        """Whether most pairs are too far apart for the window, so that it pays to compute the others only."""
+        call, length = self.call, self.q.shape[2]
+        square = self.rectangle.shift is None and length == self.k.shape[2]
+        return call.window is not None and call.bias is None and square and local_attention.pays(length, call.window)
+
+    def band(self) -> Tensor:
+        """Compute attention within the window, without the pairs outside. Shape: [b, N, L, H]."""
+        call, sizes = self.call, self.rectangle.k_sizes if self.rectangle.ragged_keys else None
+        kind: dict[str, Any] = {"causal": call.causal, "scale": call.scale, "dropout": call.dropout}
+        return local_attention.attend(self.q, self.k, self.v, sizes, window=call.window or 0, **kind)
 
     def distance(self) -> Tensor:
         """Key position minus query position. Shape: [b or 1, L, S]."""

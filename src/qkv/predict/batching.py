@@ -9,6 +9,7 @@ import torch
 
 from qkv.common.batch import Pairs, Tokens, check
 from qkv.common.errors import UsageError
+from qkv.models.position import position_limit
 
 Ids = Sequence[Sequence[int]]
 TOKENS_PER_BATCH = {"cpu": 2048, "cuda": 32_768}
@@ -55,9 +56,3 @@ def check_ids(config: Any, ids: Ids, target_ids: Ids | None, segments: Ids | Non
         if [len(s) for s in segments] != [len(s) for s in ids]:
             raise UsageError("segments must have the same lengths as the ids")
         check(segments, "segment", config.num_segments)
-
-
-def position_limit(config: Any) -> int | None:
-    """Return the longest sequence the positions allow: a table of learned positions ends somewhere."""
-    position = getattr(config, "position", None)
-    return int(config.max_length) if position is not None and position.name == "learned" else None

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import torch
+from torch import nn
 
 from qkv.checkpoints.folder import OURS, Folder, config_json, why_ours
 from qkv.compression.engine import engine_of
@@ -30,7 +31,7 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         "sizes": {key: _plain(value) for key, value in sizes.items()},
         "attention_kernel": {"none": "convolutions, no attention"}
         if position is None and catalogue.reads_images(config)
-        else _kernels(position.name if position else None, device, kernel),
+        else _kernels(folder.model, position.name if position else None, device, kernel),
         "engine": engine_of(folder.model),
         "tokenizer": None
         if tokenizer is None
@@ -56,13 +57,13 @@ def _note(config: Any, folder: Folder) -> str:
     return "" if folder.stored_as and not folder.stored_as.startswith(OURS) else why_ours(config)
 
 
-def _kernels(position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
+def _kernels(model: nn.Module, position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
     """Return the attention kernel for each precision."""
-    if position is None:
+    if not any(hasattr(module, "kernel") for module in model.modules()):
         return {"none": "recurrent: attention over segments of the row, no kernel to choose"}
     if kernel != "auto":
         return {"any": kernel}
     table = torch.empty(1, 1)
     biases = {"relative": Bias(table, table), "bucketed": Bias(table), "alibi": Bias(table)}
     dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    return {name: kernels.choice(device.type, dtype, biases.get(position)) for name, dtype in dtypes.items()}
+    return {name: kernels.choice(device.type, dtype, biases.get(position or "none")) for name, dtype in dtypes.items()}

@@ -13,7 +13,8 @@ from qkv.common.errors import UsageError
 from qkv.common.pixels import ImageProcessor
 from qkv.data.resize import fitted
 from qkv.insight.look import Picture
-from qkv.predict.batching import check_ids, position_limit
+from qkv.models.position import position_limit
+from qkv.predict.batching import check_ids
 from qkv.predict.fill import spelled
 from qkv.predict.images import read_images
 from qkv.predict.runner import Runner

@@ -21,10 +21,11 @@ from qkv.common.unicode import well_formed
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.models.position import position_limit
 from qkv.models.seq2seq_rnn import RecurrentSeq2Seq
 from qkv.models.skeleton import EncoderDecoder
 from qkv.predict.alignment import align
-from qkv.predict.batching import batches, position_limit
+from qkv.predict.batching import batches
 from qkv.predict.finite import finite
 from qkv.predict.runner import Runner
 from qkv.predict.texts import check_texts, chunked, readable

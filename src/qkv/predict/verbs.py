@@ -18,6 +18,7 @@ HEADS = {
     "score": {"lm"},
 }
 WRITERS = ("t5",)  # encoder-decoders that are not only translators
+PLAIN = ("translate", "classify", "tag", "embed")  # take texts and nothing else
 
 
 def verbs(model: Runner) -> list[str]:

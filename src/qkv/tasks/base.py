@@ -311,6 +311,11 @@ class Task:
         """Score a model on examples."""
         return graded(self.metrics(exam), exam.answers(self.predictions(exam)))
 
+    def score_longer(self, exam: Exam, times: Sequence[int]) -> list[Score | None]:
+        """Score a model on inputs 1, 2, 4 times as long as in training; None where its positions end before."""
+        del exam, times
+        raise UsageError("lengths beyond training can be scored for language models and translators only")
+
 
 def has_head(model: Any, *names: str) -> bool:
     """Whether a `qkv.Model` has at least one of the given heads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from qkv.tasks.causal_rules import RULES
 from qkv.tasks.exam import Exam
 from qkv.tasks.facts import Rule
 from qkv.tasks.language import WindowTask
+from qkv.tasks.longer import perplexities
 from qkv.tasks.perplexity import score_text
 
 
@@ -73,6 +74,10 @@ class CausalTask(WindowTask):
     def score(self, exam: Exam) -> list[Score]:
         """Return the perplexity per token, word and byte."""
         return score_text(self, exam)
+
+    def score_longer(self, exam: Exam, times: Sequence[int]) -> list[Score | None]:
+        """Return the perplexity in windows longer than in training."""
+        return perplexities(self, exam, times)
 
 
 def check_causal(model: nn.Module) -> None:

@@ -18,6 +18,7 @@ from qkv.data.documents import documents, split_single
 from qkv.data.examples import Document
 from qkv.data.order import Sampler, WindowSampler, mix
 from qkv.data.packing import Staged, TwoWindows, Windows
+from qkv.data.phrasebook.named import is_phrasebook, named_documents
 from qkv.data.store import Store
 from qkv.tasks.base import Array, Context, Row, Task
 from qkv.tasks.batches import limit_of, tokens_of
@@ -35,7 +36,12 @@ class DocumentTask(Task):
     held_out_unit: ClassVar[str] = "documents"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Document]:
-        """Read documents; if the training files hold only one, its end is a document to hold out."""
+        """Read documents, or the text of the built-in phrasebook ("phrasebook:train:20000").
+
+        If the training files hold only one document, its end is a document to hold out.
+        """
+        if len(paths) == 1 and is_phrasebook(paths[0]):
+            return named_documents(paths[0], self.data.unit)
         found = documents(list(paths), **self.data.document, bad=self.data.bad, skipped=skipped)
         whole = bool(self.data.valid) or tuple(paths) != tuple(self.data.train)
         return found if whole else split_single(found, self.data.held_out)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
 from qkv.common.batch import Pairs, Translated
-from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Parallel
 from qkv.data.parallel import parallel
-from qkv.data.phrasebook import split
+from qkv.data.phrasebook.named import is_phrasebook, named_pairs
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.decoding.config import DecodingConfig
 from qkv.evaluation.prediction import Prediction
+from qkv.evaluation.score import Score
 from qkv.evaluation.translation import Bleu, Chrf, sentence_chrf
 from qkv.objectives.translate import Translate
 from qkv.tasks.base import Array, Collate, Context, Row, Task, Trivial, has_decoder, has_head
@@ -25,12 +24,9 @@ from qkv.tasks.batches import CHUNK, limit_of, shifted, tokens_of
 from qkv.tasks.bpe_dropout import check_bpe_dropout, drops, resplit, text_bytes
 from qkv.tasks.exam import Exam, Metric, Signed, chunks
 from qkv.tasks.facts import Rule
+from qkv.tasks.longer import translations
 from qkv.tasks.translate_rules import RULES
 
-BUILT_IN = "phrasebook:"
-PARTS = ("train", "valid", "test")
-HELD_OUT = 1000  # sentences of the phrasebook for each of valid and test
-SEED = 1
 SIDES = ("source", "target")
 
 
@@ -48,8 +44,8 @@ class TranslateTask(Task):
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Parallel]:
         """Read aligned texts from files, or from the built-in phrasebook ("phrasebook:train:20000")."""
-        if len(paths) == 1 and paths[0].startswith(BUILT_IN):
-            return _phrasebook(paths[0])
+        if len(paths) == 1 and is_phrasebook(paths[0]):
+            return named_pairs(paths[0])
         data = self.data
         columns = [data.text, data.second] if data.text and data.second else None
         return parallel(list(paths), columns=columns, encoding=data.encoding, bad=data.bad, skipped=skipped)
@@ -123,6 +119,10 @@ class TranslateTask(Task):
                     fault=1 - sentence_chrf(text, example.target) / 100,
                 )
 
+    def score_longer(self, exam: Exam, times: Sequence[int]) -> list[Score | None]:
+        """Return BLEU on several examples joined into one."""
+        return translations(self, exam, times)
+
     def trivial(self, exam: Exam, known: Iterable[Parallel], *, trained: bool) -> dict[str, Trivial]:
         """Copy the source."""
         del exam, known, trained
@@ -134,13 +134,3 @@ def translated(source: tuple[Array, Array], target: tuple[Array, Array], start_i
     flat, lengths = target
     read = tokens_of(shifted(flat, lengths, start_id), lengths)
     return Translated(Pairs(tokens_of(*source), read), tokens_of(flat, lengths).ids)
-
-
-def _phrasebook(name: str) -> Iterator[Parallel]:
-    part, _, count = name.removeprefix(BUILT_IN).partition(":")
-    if part not in PARTS or not (count or "1").isdigit():
-        parts = "phrasebook:train:COUNT, phrasebook:valid[:COUNT] or phrasebook:test[:COUNT]"
-        raise UsageError(f"{name!r} is not a part of the phrasebook (allowed: {parts})")
-    pairs = split(int(count or 1), SEED, HELD_OUT)[PARTS.index(part)]
-    for number, (source, target) in enumerate(islice(pairs, int(count) if count else None), 1):
-        yield Parallel(source, target, f"{name}:{number}")

@@ -1,0 +1,157 @@
+"""A student's pay-back point: after how many answers a smaller model has saved what its training cost.
+
+    answers = energy of training the student / (energy of a teacher's answer - energy of a student's answer)
+
+Both models answer the same texts in turns on one device. The energy of an answer is read from the machine's counters
+where there are any, otherwise it is watts times seconds; `watts` says how many. What the teacher's training cost does
+not count: it is spent with or without a student.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from qkv.common.config import check_range
+from qkv.common.errors import UsageError
+from qkv.common.progress import Bar
+from qkv.data.phrasebook.named import named_pairs
+from qkv.predict import Model, load
+from qkv.predict.verbs import PLAIN
+from qkv.runs.carbon import energy_of
+from qkv.training.energy import Meter
+
+TEXTS = 200  # of the phrasebook, where none are given
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What the answers of a model cost.
+
+    Attributes:
+        model: its folder or name.
+        parameters: its weights.
+        seconds: of one answer, the median over rounds.
+        joules: of one answer, the median over rounds.
+    """
+
+    model: str
+    parameters: int
+    seconds: float
+    joules: float
+
+
+@dataclass(frozen=True)
+class Payback:
+    """When a student has paid for its training.
+
+    Attributes:
+        teacher: what the teacher's answers cost.
+        student: what the student's answers cost.
+        training_joules: what the student's training cost.
+        verb: what both were asked to do.
+        texts: how many texts each answered in a round.
+        device: where.
+        power: how the energy was found.
+    """
+
+    teacher: Answering
+    student: Answering
+    training_joules: float
+    verb: str
+    texts: int
+    device: str
+    power: str
+
+    @property
+    def answers(self) -> float | None:
+        """How many answers it takes, or None if the student saves nothing."""
+        return break_even(self.training_joules, self.teacher.joules, self.student.joules)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        return asdict(self) | {"answers": self.answers}
+
+
+def break_even(training: float, before: float, after: float) -> float | None:
+    """Return after how many answers the energy of a training is saved; None if an answer costs no less than before."""
+    return training / (before - after) if after < before else None
+
+
+def payback(
+    teacher: str,
+    student: str,
+    texts: Sequence[str] = (),
+    *,
+    watts: float | None = None,
+    training_kwh: float | None = None,
+    device: str | None = None,
+) -> Payback:
+    """Time a teacher and a student on the same texts, and return the student's pay-back point.
+
+    Args:
+        teacher: a model folder or a name.
+        student: the same; the folder of its run, which has energy.json, unless `training_kwh` is given.
+        texts: what to answer. If empty, English sentences of the built-in phrasebook.
+        watts: the power while answering. If None, the machine's counters, or the estimate of training.
+        training_kwh: what the student's training cost. If None, what its run says.
+        device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
+    """
+    for name, value in (("--watts", watts), ("--training-kwh", training_kwh)):
+        if value is not None:
+            check_range(name, value, 0)
+    cost = _training(student) if training_kwh is None else training_kwh * 3.6e6
+    models = {name: load(name, device=device) for name in (teacher, student)}
+    verb = _shared(models)
+    given = list(texts) or [pair.source for pair in islice(named_pairs("phrasebook:test"), TEXTS)]
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
+    power = ""
+    with Bar("answering", total=2 * (ROUNDS + 1)) as bar:
+        for number in range(ROUNDS + 1):
+            for name, model in models.items():
+                seconds, joules, power = _once(model, getattr(model, verb), given, watts)
+                if number:  # the first round warms up
+                    taken[name].append((seconds / len(given), joules / len(given)))
+                bar.add(1)
+    large, small = (_answering(name, models[name], taken[name]) for name in (teacher, student))
+    return Payback(large, small, cost, verb, len(given), str(models[teacher].device), power)
+
+
+def _once(
+    model: Model, ask: Callable[[Sequence[str]], Any], texts: Sequence[str], watts: float | None
+) -> tuple[float, float, str]:
+    """Answer all texts; return the seconds, the joules and how these were found."""
+    meter = Meter(model.device)
+    ask(texts)
+    used = meter.read()
+    if watts is not None:
+        return used.seconds, watts * used.seconds, f"{watts:g} W, as given"
+    return used.seconds, sum(used.joules.values()), ", ".join(f"{part}: {how}" for part, how in used.sources.items())
+
+
+def _answering(name: str, model: Model, rounds: Sequence[tuple[float, float]]) -> Answering:
+    parameters = sum(parameter.numel() for parameter in model.module.parameters())
+    return Answering(name, parameters, *(statistics.median(one[place] for one in rounds) for place in (0, 1)))
+
+
+def _training(student: str) -> float:
+    """Return the joules of a student's training."""
+    found = energy_of(Path(student))
+    if found is None:
+        raise UsageError(f"{student} has no energy.json: name the folder of its run, or give --training-kwh")
+    return found.kwh * 3.6e6
+
+
+def _shared(models: dict[str, Model]) -> str:
+    if len(models) < 2:
+        raise UsageError(f"teacher and student are the same model, {', '.join(models)}: name two")
+    able = [verb for verb in PLAIN if all(verb in model.verbs for model in models.values())]
+    if not able:
+        told = "; ".join(f"{name} can {', '.join(model.verbs) or 'nothing'}" for name, model in models.items())
+        raise UsageError(f"teacher and student have no verb in common of {', '.join(PLAIN)}: {told}")
+    return able[0]
