@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from html import escape
 
 from qkv.exams.report.charts import ticks
-from qkv.insight.svg import FAINT, FONT, GROUND, INK
+from qkv.insight.svg import FAINT
+from qkv.insight.svg_text import FONT, GROUND, INK
 
 Point = tuple[float, float]
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00")  # Okabe & Ito's, readable with colour blindness

@@ -33,7 +33,7 @@ def make_vit(**changes):
 @pytest.fixture
 def image(tmp_path):
     pil = pytest.importorskip("PIL.Image")
-    pixels = np.random.default_rng(0).integers(0, 256, (40, 30, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8)
     pil.fromarray(pixels).save(tmp_path / "a.png")
     return str(tmp_path / "a.png")
 
@@ -144,8 +144,10 @@ def test_an_image_is_patches(image):
     grey = make_vit(channels=1).look(image)
     assert grey.picture.pixels.shape == (1, 24, 24)
     for name in ("nothing.png", "\x1b[31m"):
-        with pytest.raises(UsageError, match="is not a file"):
+        with pytest.raises(QkvError, match="there is no such file"):
             model.look(name)
+    with pytest.raises(QkvError, match=r"shape \(3, 24, 24\), but the model takes \(3, 32, 32\)"):
+        make_vit(image_size=32).look(image)
     with pytest.raises(UsageError, match="one image"):
         model.look(image, "x")
 

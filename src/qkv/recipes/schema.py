@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qkv.common.config import from_dict, override
-from qkv.common.errors import UsageError, show, unknown
+from qkv.common.errors import QkvError, UsageError, reason_of, show, unknown
 from qkv.data.config import DataConfig
 from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.renamed import with_new_names
@@ -98,8 +98,10 @@ def read_recipe(name: str, changes: Sequence[str] = (), *, debug: bool = False) 
         raw = parse_toml(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not TOML: {error}") from None
-    except (ValueError, OSError) as error:
-        raise UsageError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except ValueError as error:
+        raise UsageError(f"{file} cannot be read: {error}") from None
+    except OSError as error:
+        raise QkvError(f"{file} cannot be read: {reason_of(error)}") from None
     small = raw.pop("debug", {})
     if not isinstance(small, dict):
         raise UsageError(f"{file}: debug must be a table, got {show(small)}")
