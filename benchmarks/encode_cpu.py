@@ -182,7 +182,7 @@ SIDE: dict[str, Callable[[argparse.Namespace], Encode]] = {
 
 def start(side: str, args: argparse.Namespace) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--work", str(args.work)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads)}
     if side == "qkv-torch":
         environment["QKV_NATIVE"] = "0"
     return subprocess.Popen(

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FLAGS = ["-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-pthread"]
+FLAGS = ["-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-fopenmp"]
 # The best first. Each lists its compiler flags, and the flags of /proc/cpuinfo that a processor must have.
 VARIANTS = {
     "avx512": ("-march=x86-64-v4 -mavx512vnni", "avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"),

@@ -51,7 +51,7 @@ def _flags() -> frozenset[str]:
 
 @cache
 def load(name: str) -> ctypes.CDLL:
-    """Load the library of a variant."""
+    """Load the library of a variant. Its OpenMP is the one that torch has loaded."""
     library = ctypes.CDLL(str(file_of(name)))
     for function, (result, arguments) in _ARGUMENTS.items():
         called = getattr(library, function)
