@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.common.errors import QkvError, UnknownText, UsageError
+from qkv.common.errors import QkvError, UnknownText
 from qkv.models import catalogue
 from qkv.predict import loading
 from qkv.recipes.schema import override, read_recipe
@@ -96,12 +96,14 @@ def test_a_model_of_your_own_comes_first(english: Path, bert_folder: Path, tmp_p
 
 
 @pytest.mark.usefixtures("nothing")
-def test_a_copy_without_the_encoder_says_what_to_set(tmp_path: Path) -> None:
-    asked = override(read_recipe("tag"), {**FAST, **data("tag", tmp_path)})
-    with pytest.raises(UsageError, match=r"no built-in encoder 'english': set model\.init=FOLDER or hf:") as error:
-        run_recipe(asked, device="cpu", say=lambda _: None)
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "run").exists()
+def test_a_copy_without_the_encoder_starts_from_random_weights(tmp_path: Path) -> None:
+    said: list[str] = []
+    asked = override(read_recipe("tag"), {**FAST, **data("tag", tmp_path), "tokenizer.vocab_size": 60})
+    assert run_recipe(asked, device="cpu", say=said.append).finished
+    assert said[0].startswith("this copy of qkv has no built-in encoder 'english': starting from random weights")
+    assert "\n" not in said[0]
+    assert read_recipe(str(tmp_path / "run" / "recipe.toml")).model.preset == "bert-mini"
+    assert run_recipe(asked, resume=True, device="cpu", say=said.append).finished
 
 
 def test_other_tasks_still_need_a_model(english: Path, tmp_path: Path) -> None:
