@@ -1,8 +1,8 @@
 """Make the built-in encoder `english`: pre-train it, teach it sentence embeddings, pack it, score it.
 
     python benchmarks/english.py prepare   --data DATA --work runs/english
-    python benchmarks/english.py pretrain  --work runs/english --seconds 500 --plan 1150
-    python benchmarks/english.py pretrain  --work runs/english --seconds 580    # again until it says "done"
+    python benchmarks/english.py plan      --work runs/english --plan 1150    # as soon as `prepare` has first weights
+    python benchmarks/english.py pretrain  --work runs/english --seconds 500    # again until it says "done"
     python benchmarks/english.py sentences --work runs/english
     python benchmarks/english.py pack      --work runs/english --out src/qkv/pretrained/english
     python benchmarks/english.py score     --data DATA --models src/qkv/pretrained/english --out english.json
@@ -11,8 +11,8 @@
 `DATA` is a folder with english-novels/, wiki-enwik8-clean/ and, for `score`, glue/STS-B/. Each part can be stopped and
 typed again; `pretrain` and `sentences` stop by themselves after --seconds, save, and exit with code 1.
 
-`pretrain` first times some steps and plans as many as fit into --plan seconds, so that the schedule ends with the last
-step; plan.json keeps the number. `sentences` needs no labels. Its pairs are
+`plan` times some steps and plans as many as fit into --plan seconds, so that the schedule ends with the last step;
+plan.json keeps the number. `sentences` needs no labels. Its pairs are
 
     same     a sentence, and itself without one word in seven (Gao et al. 2021: dropout alone also makes a pair)
     near     a sentence, and the next one of its paragraph (Logeswaran & Lee 2018)
@@ -50,6 +50,7 @@ from qkv.data.sentences import split_sentences
 from qkv.evaluation.correlation import Spearman
 from qkv.models import catalogue
 from qkv.recipes.schema import Recipe, read_recipe
+from qkv.runs.prepare import prepare as prepare_run
 from qkv.runs.run import run_recipe
 from qkv.tasks.start import transfer
 from qkv.tokenizers.text import TextTokenizer
@@ -57,6 +58,7 @@ from qkv.tokenizers.training import train_tokenizer
 
 HERE = Path(__file__).parent
 TIMED = 300  # steps to time
+NEVER = 1e9
 WORDS = (5, 60)  # of a sentence in a pair
 KINDS = ("same", "same", "near", "cloze")  # drawn for each sentence
 DROPPED = 1 / 7  # of the words of `same`
@@ -76,7 +78,7 @@ def stage(name: str, args: argparse.Namespace, **changes: Any) -> Recipe:
 
 
 def prepare(args: argparse.Namespace) -> None:
-    """Write the texts, the tokenizer, the first weights, and the pairs and text of the second stage."""
+    """Write the texts, the tokenizer, the first weights, the tokens, and the pairs and text of the second stage."""
     args.work.mkdir(parents=True, exist_ok=True)
     files = write_texts(args.data, args.work, args.limit)
     recipe, first = stage("electra", args), args.work / "first"
@@ -89,6 +91,7 @@ def prepare(args: argparse.Namespace) -> None:
         config = override(catalogue.preset(recipe.model.preset), changes)
         torch.manual_seed(recipe.train.seed)
         write_folder(Folder(config, catalogue.build(config).eval(), tokenizer), first)
+    prepare_run(first_stage(args), args.work / "prepared", lambda line: print(line, flush=True))
     for part, file in files.items():
         written = args.work / f"{part}-pairs.tsv"
         if not written.is_file():
@@ -140,30 +143,38 @@ def partner(draw: random.Random, sentences: Sequence[Sequence[str]], number: int
     return [word for word in words if draw.random() >= DROPPED]
 
 
-def pretrain(args: argparse.Namespace) -> bool:
-    """Run the first stage; returns whether it is done."""
-    work, plan = args.work, args.work / "plan.json"
-    recipe = stage("electra", args, **{
+def first_stage(args: argparse.Namespace) -> Recipe:
+    work = args.work
+    return stage("electra", args, **{
         "model.preset": "", "model.init": str(work / "first"), "data.train": [str(work / "train.txt")],
         "data.valid": [str(work / "valid.txt")], "data.cache": str(work / "data-electra"),
         "train.compile": args.compile,
     })  # fmt: skip
-    if not plan.is_file():
-        steps = recipe.train.steps or timed(recipe, args)
-        plan.write_text(json.dumps({"steps": steps}) + "\n")
-    return run(override(recipe, {"train.steps": json.loads(plan.read_text())["steps"]}))
 
 
-def timed(recipe: Recipe, args: argparse.Namespace) -> int:
-    """Time some steps and return the number that fits into the planned seconds."""
-    place = args.work / f"timed-{time.time_ns()}"
-    rare = {"train.validate_every": 1e9, "train.save_every": 1e9, "train.log_every": 20}
-    run(override(recipe, {**rare, "train.steps": args.timed, "out": str(place)}))
+def plan(args: argparse.Namespace) -> None:
+    """Time some steps on the held-out text, which is tokenised quickly, and write how many fit into the seconds."""
+    place, texts = args.work / f"timed-{time.time_ns()}", [str(args.work / "valid.txt")]
+    recipe = override(first_stage(args), {
+        "data.train": texts, "data.cache": "", "train.validate_every": NEVER, "train.save_every": NEVER,
+        "train.log_every": 20, "train.steps": args.timed, "out": str(place),
+    })  # fmt: skip
+    run(recipe)
     # the fastest lines: compiling slows down the first ones
     rate = max(value for _, value in metrics(place, "tokens_per_second")) / recipe.train.tokens
     steps = max(args.timed, int(args.plan * rate))
     print(f"{rate:.1f} steps a second: {steps:,} steps in {args.plan:.0f} s", flush=True)
-    return steps
+    (args.work / "plan.json").write_text(json.dumps({"steps": steps}) + "\n")
+
+
+def pretrain(args: argparse.Namespace) -> bool:
+    """Run the first stage; returns whether it is done."""
+    recipe, planned = first_stage(args), args.work / "plan.json"
+    if planned.is_file():
+        recipe = override(recipe, {"train.steps": json.loads(planned.read_text())["steps"]})
+    if not recipe.train.steps:
+        raise SystemExit(f"{planned} is missing: run the part `plan` first, or set train.steps")
+    return run(recipe)
 
 
 def sentences(args: argparse.Namespace) -> bool:
@@ -228,7 +239,7 @@ def stop_after(seconds: float) -> None:
     timer.start()
 
 
-PARTS = {"prepare": prepare, "pretrain": pretrain, "sentences": sentences, "pack": pack, "score": score}
+PARTS = {"prepare": prepare, "plan": plan, "pretrain": pretrain, "sentences": sentences, "pack": pack, "score": score}
 
 
 def main() -> None:
@@ -239,7 +250,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="use only this many documents of each corpus")
     parser.add_argument("--tokenizer", type=Path, help="a folder with the tokenizer, to save training it in `prepare`")
     parser.add_argument("--seconds", type=float, help="stop and save after this time")
-    parser.add_argument("--plan", type=float, default=1150, help="seconds of training in `pretrain`, over all calls")
+    parser.add_argument("--plan", type=float, default=1150, help="seconds of training, over all calls")
     parser.add_argument("--timed", type=int, default=TIMED, help="steps to time")
     parser.add_argument("--start", type=Path, help="a folder other than that of the stage before")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that make pairs")
