@@ -170,10 +170,10 @@ def plan(args: argparse.Namespace) -> None:
 def pretrain(args: argparse.Namespace) -> bool:
     """Run the first stage; returns whether it is done."""
     recipe, planned = first_stage(args), args.work / "plan.json"
-    if planned.is_file():
-        recipe = override(recipe, {"train.steps": json.loads(planned.read_text())["steps"]})
     if not recipe.train.steps:
-        raise SystemExit(f"{planned} is missing: run the part `plan` first, or set train.steps")
+        if not planned.is_file():
+            raise SystemExit(f"{planned} is missing: run the part `plan` first, or set train.steps")
+        recipe = override(recipe, {"train.steps": json.loads(planned.read_text())["steps"]})
     return run(recipe)
 
 

@@ -75,11 +75,13 @@ def test_every_stage_works_and_fine_tuning_starts_from_the_result(
     pairs = (work / "train-pairs.tsv").read_text().splitlines()
     assert len(pairs) > 1000
     assert all(line.count("\t") == 1 for line in pairs)
+    assert "plan.json is missing: run the part `plan`" in run("pretrain", "--set", *QUICK).stderr
+    done("plan", "--timed", "20", "--plan", "0.1", "--set", *QUICK)
+    assert json.loads((work / "plan.json").read_text()) == {"steps": 20}  # at least as many as were timed
     planned = ("--set", *QUICK, "train.steps=100")
     stopped = run("pretrain", "--seconds", "0.01", *planned)  # before the first step, so that nothing is half-done
     assert stopped.returncode != 0
     assert "done after 100 steps" in done("pretrain", *planned)
-    assert json.loads((work / "plan.json").read_text()) == {"steps": 100}
     assert done("pretrain", *planned) == ""  # nothing is left to do
     assert "done after 100 steps" in done("sentences", *planned, "data.mix.masked.max_length=64")
     assert "MB" in done("pack", "--out", str(packed))
