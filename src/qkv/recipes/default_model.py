@@ -22,7 +22,8 @@ def with_default_model(recipe: Recipe, task: Task, say: Say) -> Recipe:
     if ENCODER not in built_in():
         say(
             f"this copy of qkv has no built-in encoder {ENCODER!r}: starting from random weights "
-            f"(model.preset={RANDOM}), which needs more examples; set model.init=FOLDER or hf:OWNER/NAME for trained ones"
+            f"(model.preset={RANDOM}), which needs more examples; set model.init=FOLDER or hf:OWNER/NAME "
+            "for trained ones"
         )
         return override(recipe, {"model.preset": RANDOM})
     say(f"starting from the built-in encoder {ENCODER}; {OTHERS}")
