@@ -25,7 +25,7 @@ def glue(
     ] = None,
     model: Annotated[
         str, typer.Option(help="A model folder, hf:OWNER/NAME, or a preset to train from scratch.")
-    ] = "bert-mini",
+    ] = "english",
     tasks: Annotated[
         str | None, typer.Option(help="Tasks to run, such as CoLA,SST-2. Default: all that the folder has.")
     ] = None,

@@ -19,11 +19,10 @@ HEAD = """# Recipes
 
 A recipe is one TOML file that describes a complete training run. Start a shipped recipe with `qkv train NAME` and your
 own with `qkv train FILE.toml`. `qkv recipes` lists the shipped ones, and `qkv recipes NAME` shows one with all its
-values. With a data file instead (`qkv train reviews.csv`), the recipe for it is recognised. You
-can change any value with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. If you
-misspell a key, the error message suggests the nearest one. Fine-tuning recipes (`classify`, `pairs`, `regress`, `tag`,
-`answer`, `sentence-embeddings`) start from the built-in encoder `english`, where this copy of qkv has it, if you
-set neither `model.init` nor `model.preset`.
+values. With a data file instead (`qkv train reviews.csv`), the recipe for it is recognised. You can change any value
+with `--set`, for example `--set train.steps=500` or `--set data.train=[a.en,a.de]`. If you misspell a key, the error
+message suggests the nearest one. Fine-tuning recipes (`classify`, `pairs`, `regress`, `tag`, `answer`,
+`sentence-embeddings`) start from the built-in encoder `english` if you set neither `model.init` nor `model.preset`.
 
 This page is generated from the code (`python -m qkv.recipes.reference > docs/recipes.md`), and a test keeps it up to
 date.

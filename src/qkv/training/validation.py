@@ -11,6 +11,7 @@ from qkv.checkpoints.update import DIGESTS
 from qkv.common import disk
 from qkv.common.batch import move
 from qkv.common.errors import QkvError
+from qkv.evaluation.report import number
 from qkv.training.logging import Display, RunLog
 from qkv.training.run import Run, ready
 
@@ -44,8 +45,8 @@ def validate(run: Run, log: RunLog, show: Display) -> None:
 
 def described(scores: Mapping[str, float]) -> str:
     """Format the scores of a validation, the first metric first."""
-    named = [f"{name} {value:.4f}" for name, value in scores.items() if name != "loss"]
-    return ", ".join([*named, f"validation loss {scores['loss']:.4f}"])
+    named = [f"{name} {number(value)}" for name, value in scores.items() if name != "loss"]
+    return ", ".join([*named, f"validation loss {number(scores['loss'])}"])
 
 
 def rank(scores: Mapping[str, float]) -> tuple[float, float]:
