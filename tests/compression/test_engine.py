@@ -20,6 +20,7 @@ from tests.contracts.entries import MODELS, batch_for, make, sequences
 RUN = {name: config for name, config in MODELS.items() if any(map(fits, encoders(make(config))))}
 RUN["rotary"] = catalogue.override(MODELS["bert-tiny"], {"position": {"name": "rotary"}})
 RUN["odd"] = catalogue.override(MODELS["bert-tiny"], {"dim": 44, "num_heads": 2, "ff_dim": 50, "max_length": 300})
+RUN["narrow"] = catalogue.override(MODELS["bert-tiny"], {"num_heads": 3, "head_dim": 20})
 ABLE = [
     name for name, (_, flags) in VARIANTS.items() if set(flags.split()) <= library._flags() and file_of(name).is_file()
 ]
@@ -42,7 +43,7 @@ def states(model, batch):
 
 
 def test_it_runs_the_encoders_and_nothing_else() -> None:
-    assert {"bert-tiny", "albert-base", "vit", "electra-small", "transformer-pre", "rotary"} <= set(RUN)
+    assert {"bert-tiny", "albert-base", "vit", "electra-small", "transformer-pre", "rotary", "bert-pruned"} <= set(RUN)
     assert not {"gpt2", "t5-small", "rnn-base", "gpt-grouped"} & set(RUN)
 
 
@@ -91,7 +92,7 @@ def quantised(x, levels=127):
 
 
 @pytest.mark.parametrize("variant", ABLE)
-@pytest.mark.parametrize("name", ["bert-tiny", "odd", "rotary", "transformer-pre"])
+@pytest.mark.parametrize("name", ["bert-tiny", "odd", "narrow", "rotary", "transformer-pre"])
 def test_int8_is_a_product_of_rounded_numbers(monkeypatch, name, variant) -> None:
     """The oracle: the layers in float, with each product's weights and inputs rounded to 8 bits by row."""
     if not library.has_int8(variant):

@@ -21,6 +21,8 @@ SMALL = {
 def shrink(config: Any, **changes: Any) -> Any:
     names = {field.name for field in dataclasses.fields(config)}
     numbers = {key: value for key, value in SMALL.items() if key in names}
+    if getattr(config, "head_dim", None) is None:
+        numbers.pop("head_dim", None)  # dim / num_heads
     if getattr(config, "embedding_dim", None):
         numbers["embedding_dim"] = 16
     return catalogue.override(config, {**numbers, **changes})
@@ -52,6 +54,9 @@ EVERY_HEAD = {
     "rnn-gru": shrink(catalogue.preset("rnn-base"), cell="gru", score="general", num_layers=2),
     "transformer-pre": shrink(catalogue.preset("transformer-base"), pre_norm=True),
     "transformer-uneven": shrink(catalogue.preset("transformer-base"), num_decoder_heads=2, decoder_ff_dim=24),
+    "bert-pruned": shrink(catalogue.preset("bert-base"), num_heads=3, head_dim=8, heads=["mlm", "classify"]),
+    "transformer-pruned": shrink(catalogue.preset("transformer-base"), num_heads=3, head_dim=8),
+    "gpt-pruned": shrink(catalogue.preset("gpt2"), num_heads=2, num_kv_heads=1, head_dim=8),
     "bert-own": shrink(catalogue.preset("bert-base"), heads=["mlm"], output="own"),
     "gpt-own": shrink(catalogue.preset("gpt2"), output="own"),
     "albert-groups": shrink(catalogue.preset("albert-base"), num_layers=3, num_groups=2, heads=["mlm"]),

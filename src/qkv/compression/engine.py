@@ -66,7 +66,6 @@ def _fits(block: Any) -> bool:
         and not attention.causal
         and attention.window is None
         and attention.num_heads == attention.num_kv_heads
-        and attention.num_heads * attention.head_dim == attention.out.out_features
         and not feedforward.gated
         and feedforward.act in NAMES
         and all(type(norm) is nn.LayerNorm and norm.bias is not None for norm in norms)
@@ -143,6 +142,7 @@ class NativeEngine:
             num_layers=stack.depth,
             dim=attention.out.out_features,
             num_heads=attention.num_heads,
+            head_dim=attention.head_dim,
             ff_dim=feedforward.down.in_features,
             activation=NAMES[feedforward.act],
             pre_norm=first.attention.pre_norm,

@@ -40,6 +40,7 @@ class BertConfig:
         dim: D.
         num_layers: layers.
         num_heads: attention heads of each.
+        head_dim: width of a head where it is not dim / num_heads, as after pruning.
         ff_dim: width inside the feed-forward.
         max_length: longest sequence.
         num_segments: number of segments (sentences A and B), 0 for none.
@@ -62,6 +63,7 @@ class BertConfig:
     dim: int = 768
     num_layers: int = 12
     num_heads: int = 12
+    head_dim: int | None = None
     ff_dim: int = 3072
     max_length: int = 512
     num_segments: int = 2
@@ -99,7 +101,12 @@ def build(config: BertConfig) -> Transformer:
     stack = build_stack(
         position=config.position,
         max_length=config.max_length,
-        attention={"dim": config.dim, "num_heads": config.num_heads, "dropout": config.attention_dropout},
+        attention={
+            "dim": config.dim,
+            "num_heads": config.num_heads,
+            "head_dim": config.head_dim,
+            "dropout": config.attention_dropout,
+        },
         feedforward={"dim": config.dim, "ff_dim": config.ff_dim, "activation": config.activation},
         norm=norm_of("layer", config.dim, eps),
         num_layers=config.num_layers,

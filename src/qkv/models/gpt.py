@@ -21,6 +21,7 @@ class GPTConfig:
         dim: D.
         num_layers: layers.
         num_heads: attention heads of each.
+        head_dim: width of a head where it is not dim / num_heads, as after pruning.
         num_kv_heads: key/value heads that the query heads share, or None for one each.
         ff_dim: width inside the feed-forward.
         max_length: longest sequence.
@@ -42,6 +43,7 @@ class GPTConfig:
     dim: int = 768
     num_layers: int = 12
     num_heads: int = 12
+    head_dim: int | None = None
     num_kv_heads: int | None = None
     ff_dim: int = 3072
     max_length: int = 1024
@@ -74,6 +76,7 @@ def build(config: GPTConfig) -> Transformer:
         attention={
             "dim": config.dim,
             "num_heads": config.num_heads,
+            "head_dim": config.head_dim,
             "num_kv_heads": config.num_kv_heads,
             "causal": True,
             "window": config.window,

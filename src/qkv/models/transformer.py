@@ -27,6 +27,7 @@ class TransformerConfig:
         num_decoder_layers: layers of the decoder.
         num_heads: attention heads of each.
         num_decoder_heads: attention heads of the decoder, where they are not `num_heads`.
+        head_dim: width of a head where it is not dim / num_heads, as after pruning.
         ff_dim: width inside the feed-forward.
         decoder_ff_dim: that of the decoder, where it is not `ff_dim`.
         max_length: longest sequence of positions that know a limit.
@@ -47,6 +48,7 @@ class TransformerConfig:
     num_decoder_layers: int = 6
     num_heads: int = 8
     num_decoder_heads: int | None = None
+    head_dim: int | None = None
     ff_dim: int = 2048
     decoder_ff_dim: int | None = None
     max_length: int = 512
@@ -75,6 +77,7 @@ def build(config: TransformerConfig) -> EncoderDecoder:
             attention={
                 "dim": config.dim,
                 "num_heads": config.num_heads if heads is None else heads,
+                "head_dim": config.head_dim,
                 "causal": decoder,
                 "dropout": config.attention_dropout,
             },

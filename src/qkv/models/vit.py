@@ -50,6 +50,7 @@ class ViTConfig:
         dim: D.
         num_layers: layers.
         num_heads: attention heads of each.
+        head_dim: width of a head where it is not dim / num_heads, as after pruning.
         ff_dim: width inside the feed-forward.
         activation: of the feed-forward.
         norm_eps: epsilon of the norms.
@@ -68,6 +69,7 @@ class ViTConfig:
     dim: int = 768
     num_layers: int = 12
     num_heads: int = 12
+    head_dim: int | None = None
     ff_dim: int = 3072
     activation: str = "gelu"
     norm_eps: float = 1e-12
@@ -114,7 +116,12 @@ def build(config: ViTConfig) -> Transformer:
     stack = build_stack(
         position=PositionConfig(name="none") if config.position.name == GRID else config.position,
         max_length=config.max_length,
-        attention={"dim": config.dim, "num_heads": config.num_heads, "dropout": config.attention_dropout},
+        attention={
+            "dim": config.dim,
+            "num_heads": config.num_heads,
+            "head_dim": config.head_dim,
+            "dropout": config.attention_dropout,
+        },
         feedforward={"dim": config.dim, "ff_dim": config.ff_dim, "activation": config.activation},
         norm=norm_of("layer", config.dim, config.norm_eps),
         num_layers=config.num_layers,

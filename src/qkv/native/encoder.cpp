@@ -170,7 +170,7 @@ inline int tile_rows(int rows) {
 
 class Encoder {
   public:
-    int dim, heads, hidden, activation;
+    int dim, heads, size, hidden, activation;  // size: width of a head
     bool pre_norm;
     float eps, scale;
     std::vector<Layer> layers;
@@ -193,12 +193,14 @@ class Encoder {
 
     void reserve(Scratch& s, int rows) const {
         const auto count = static_cast<size_t>(rows);
-        s.qkv.at_least(count * 3 * dim), s.attended.at_least(count * dim), s.added.at_least(count * dim);
+        s.qkv.at_least(count * 3 * inner()), s.attended.at_least(count * inner()), s.added.at_least(count * dim);
         s.wide.at_least(count * hidden), s.scales.at_least(count);
-        s.bytes.at_least(count * up(std::max(dim, hidden), DEPTH) + DEPTH);
+        s.bytes.at_least(count * up(std::max({dim, inner(), hidden}), DEPTH) + DEPTH);
     }
 
   private:
+    int inner() const { return heads * size; }  // the width of all heads: less than dim if some were pruned
+
     // C = act(A · Wᵀ + b). The panels are shared among the team.
     void multiply(const Weights& w, const float* a, float* c, int rows, int kind, Scratch& s, const Team& team) const {
         if (w.int8) {
@@ -276,24 +278,23 @@ class Encoder {
 
     void attend(float* qkv, float* out, const int64_t* offsets, int sequences, Turn turn, Local& own, const Team& team) const {
         const auto [from, to] = team.share(heads);
-        const int size = dim / heads;
         for (int b = 0; b < sequences; b++) {
             const auto start = offsets[b] - offsets[0];
             const int length = static_cast<int>(offsets[b + 1] - offsets[b]);
             for (int h = from; h < to; h++) {
-                float* rows = qkv + start * 3 * dim + h * size;
-                if (turn.cos) rotate(rows, turn.from(start, size / 2), length, size);
-                head(rows, out + start * dim + h * size, length, own);
+                float* rows = qkv + start * 3 * inner() + h * size;
+                if (turn.cos) rotate(rows, turn.from(start, size / 2), length);
+                head(rows, out + start * inner() + h * size, length, own);
             }
         }
         team.wait();
     }
 
     // Rotary positions: channel pairs (i, i + size / 2) of queries and keys.
-    void rotate(float* rows, Turn turn, int length, int size) const {
+    void rotate(float* rows, Turn turn, int length) const {
         const int half = size / 2;
-        for (int j = 0; j < length; j++, rows += 3 * dim, turn = turn.from(1, half))
-            for (float* x : {rows, rows + dim})
+        for (int j = 0; j < length; j++, rows += 3 * inner(), turn = turn.from(1, half))
+            for (float* x : {rows, rows + inner()})
                 for (int i = 0; i < half; i++) {
                     const float a = x[i], b = x[i + half];
                     x[i] = a * turn.cos[i] - b * turn.sin[i];
@@ -303,17 +304,17 @@ class Encoder {
 
     // One head of one sequence: softmax(q kᵀ · scale) v, up to ROWS queries at a time.
     void head(const float* qkv, float* out, int length, Local& own) const {
-        const int size = dim / heads, stride = 3 * dim, wide = panels(length) * PANEL, across = panels(size) * PANEL;
+        const int stride = 3 * inner(), wide = panels(length) * PANEL, across = panels(size) * PANEL;
         float* keys = own.keys.at_least(static_cast<size_t>(wide) * size);
         float* values = own.values.at_least(static_cast<size_t>(across) * length);
         float* scores = own.scores.at_least(static_cast<size_t>(wide) * ROWS);
         for (int j = 0; j < wide; j++) {
-            const float* row = qkv + dim + static_cast<size_t>(j) * stride;
+            const float* row = qkv + inner() + static_cast<size_t>(j) * stride;
             float* to = keys + static_cast<size_t>(j / PANEL) * size * PANEL + j % PANEL;
             for (int d = 0; d < size; d++) to[d * PANEL] = j < length ? row[d] * scale : 0.0f;
         }
         for (int j = 0; j < length; j++) {
-            const float* row = qkv + 2 * dim + static_cast<size_t>(j) * stride;
+            const float* row = qkv + 2 * inner() + static_cast<size_t>(j) * stride;
             for (int d = 0; d < across; d++)
                 values[(static_cast<size_t>(d / PANEL) * length + j) * PANEL + d % PANEL] = d < size ? row[d] : 0.0f;
         }
@@ -332,7 +333,7 @@ class Encoder {
                 TILES.at[count - 1](scores, wide, values + static_cast<size_t>(p) * length * PANEL, length, sums);
                 const int left = std::min(PANEL, size - p * PANEL);
                 for (int i = 0; i < count; i++) {
-                    float* to = out + static_cast<size_t>(r + i) * dim + p * PANEL;
+                    float* to = out + static_cast<size_t>(r + i) * inner() + p * PANEL;
                     for (int v = 0; v < VECTORS; v++) {
                         const vf y = sums[i][v] * inverse[i];
                         if (left >= (v + 1) * LANES) store(to + v * LANES, y);
@@ -440,7 +441,7 @@ void forward(const Encoder& model, float* x, const int64_t* offsets, int sequenc
             const int size = starts[group + 1] - starts[group];
             const auto row = from[0] - offsets[0];
             model.reserve(scratch, static_cast<int>(from[size] - from[0]));
-            model.run(x + row * model.dim, from, size, turn.from(row, model.dim / model.heads / 2), scratch, local, Team{0, 1, &none});
+            model.run(x + row * model.dim, from, size, turn.from(row, model.size / 2), scratch, local, Team{0, 1, &none});
         }
     }
 }
@@ -454,9 +455,10 @@ extern "C" {
 
 int qkv_has_int8() { return qkv::HAS_INT8; }
 
-void* qkv_encoder_new(int layers, int dim, int heads, int hidden, int activation, int pre_norm, float eps, float scale) {
+void* qkv_encoder_new(int layers, int dim, int heads, int size, int hidden, int activation, int pre_norm, float eps,
+                      float scale) {
     auto* model = new qkv::Encoder();
-    model->dim = dim, model->heads = heads, model->hidden = hidden, model->activation = activation;
+    model->dim = dim, model->heads = heads, model->size = size, model->hidden = hidden, model->activation = activation;
     model->pre_norm = pre_norm, model->eps = eps, model->scale = scale;
     model->layers = std::vector<qkv::Layer>(layers);
     return model;

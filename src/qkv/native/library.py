@@ -20,7 +20,7 @@ OFF = "0"
 _POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
 _ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {
     "qkv_has_int8": (_INT, []),
-    "qkv_encoder_new": (_POINTER, [_INT] * 6 + [_FLOAT] * 2),
+    "qkv_encoder_new": (_POINTER, [_INT] * 7 + [_FLOAT] * 2),
     "qkv_encoder_weights": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT]),
     "qkv_encoder_norm": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER]),
     "qkv_encoder_run": (None, [_POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT]),
@@ -72,6 +72,7 @@ class Encoder:
         num_layers: layers.
         dim: D.
         num_heads: attention heads.
+        head_dim: H; all heads together may be narrower than D.
         ff_dim: width inside the feed-forward.
         activation: one of `ACTIVATIONS`.
         pre_norm: norms before the parts instead of after the sums.
@@ -86,6 +87,7 @@ class Encoder:
         num_layers: int,
         dim: int,
         num_heads: int,
+        head_dim: int,
         ff_dim: int,
         activation: str,
         pre_norm: bool,
@@ -94,7 +96,8 @@ class Encoder:
     ) -> None:
         self._library, self._dim = load(name), dim
         kind = ACTIVATIONS.index(activation)
-        self._handle = self._library.qkv_encoder_new(num_layers, dim, num_heads, ff_dim, kind, pre_norm, eps, scale)
+        sizes = (num_layers, dim, num_heads, head_dim, ff_dim)
+        self._handle = self._library.qkv_encoder_new(*sizes, kind, pre_norm, eps, scale)
 
     def set_weights(self, layer: int, part: str, weight: Tensor, bias: Tensor | None, *, int8: bool) -> None:
         """Pack the weights of one product. Shape: [out, in], [out]."""

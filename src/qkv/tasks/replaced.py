@@ -88,7 +88,7 @@ class ReplacedTask(MaskedTask):
     def generator(self, config: BertConfig) -> BertConfig:
         """Return the config of a narrower generator that shares the embeddings."""
         heads = max(1, round(config.num_heads * self.settings.generator_share))
-        width = config.dim // config.num_heads * heads
+        width = (config.head_dim or config.dim // config.num_heads) * heads
         ff_dim = max(1, round(config.ff_dim * width / config.dim))
         table = config.embedding_dim or config.dim
         return replace(config, dim=width, num_heads=heads, ff_dim=ff_dim, embedding_dim=table, heads=("mlm",))

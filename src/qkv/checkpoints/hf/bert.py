@@ -10,7 +10,18 @@ import torch
 from torch import Tensor
 
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, own_table, same, skipping, turned
+from qkv.checkpoints.hf.rules import (
+    Format,
+    Rule,
+    Unwritable,
+    check_heads,
+    fused,
+    linear,
+    own_table,
+    same,
+    skipping,
+    turned,
+)
 from qkv.common.errors import QkvError
 from qkv.models.bert import BertConfig
 from qkv.models.position import PositionConfig
@@ -259,6 +270,7 @@ def _write(config: BertConfig) -> dict[str, Any]:
         raise Unwritable(f"{names.model_type} has no {config.position.name} positions")
     if config.flavour == "roformer" and config.position.base != PositionConfig.base:
         raise Unwritable(f"{names.model_type} has rotary positions of base {PositionConfig.base:g}")
+    check_heads(config, names.model_type)
     if config.conv_width > 1:
         raise Unwritable(f"{names.model_type} has no convolution over its embeddings")
     if config.flavour == "albert" and config.embedding_dim in (None, config.dim):

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, linear, own_table, same, transposed
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, check_heads, linear, own_table, same, transposed
 from qkv.common.errors import QkvError
 from qkv.models.gpt import GPTConfig
 
@@ -81,6 +81,7 @@ def _write(config: GPTConfig) -> dict[str, Any]:
         raise Unwritable(f"gpt2 has no {config.position.name} positions")
     if config.norm != "layer" or config.window is not None or config.num_kv_heads not in (None, config.num_heads):
         raise Unwritable("gpt2 has layer norms, no window and as many key/value heads as query heads")
+    check_heads(config, "gpt2")
     task = next((task for task, heads in TASKS.items() if heads == config.heads), None)
     if task is None:
         raise Unwritable(f"gpt2 has no class with the heads {', '.join(config.heads)}")

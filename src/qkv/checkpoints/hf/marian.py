@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, reshaped, same
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, check_heads, fused, linear, reshaped, same
 from qkv.common.errors import QkvError
 from qkv.models.transformer import TransformerConfig
 from qkv.nn.positions import SinusoidalPosition
@@ -90,6 +90,7 @@ def _write(config: TransformerConfig) -> dict[str, Any]:
     kind = "pegasus" if config.pre_norm else "marian"
     if config.position.name != "sinusoidal":
         raise Unwritable(f"{kind} has no {config.position.name} positions")
+    check_heads(config, kind)
     own = {"decoder_vocab_size": config.vocab_size, "share_encoder_decoder_embeddings": True}
     if config.pre_norm:  # transformers knows by the class, but CTranslate2 reads these
         own = {"normalize_before": True, "normalize_embedding": False}

@@ -52,6 +52,13 @@ class Unwritable(Exception):
     """Hugging Face cannot express this config; the message gives the reason."""
 
 
+def check_heads(config: Any, kind: str) -> None:
+    """Refuse heads of a width of their own, as after pruning: most formats derive it from dim and num_heads."""
+    width, numbers = config.head_dim, (config.num_heads, getattr(config, "num_decoder_heads", None))
+    if width is not None and any(number is not None and number * width != config.dim for number in numbers):
+        raise Unwritable(f"{kind} has heads of width dim / num_heads, and these are {width} wide")
+
+
 def same(ours: str, theirs: str) -> list[Rule]:
     """Map one tensor to one tensor."""
     return [Rule(ours, (theirs,))]

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from qkv.checkpoints.hf.activations import ours_of, theirs_of
-from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, fused, linear, reshaped
+from qkv.checkpoints.hf.rules import Format, Rule, Unwritable, check_heads, fused, linear, reshaped
 from qkv.common.errors import QkvError
 from qkv.models.vit import ViTConfig
 
@@ -84,6 +84,7 @@ def _write(config: ViTConfig) -> dict[str, Any]:
     name = _name(config)
     if config.position.name != "learned":
         raise Unwritable(f"{name} has no {config.position.name} positions")
+    check_heads(config, name)
     if config.patches.stem != "plain":
         raise Unwritable(f"{name} has no {config.patches.stem} stem")
     if config.patches.window:
