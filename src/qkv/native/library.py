@@ -25,6 +25,15 @@ _ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {
     "qkv_encoder_norm": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER]),
     "qkv_encoder_run": (None, [_POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT]),
     "qkv_encoder_free": (None, [_POINTER]),
+    "qkv_decoder_new": (_POINTER, [_POINTER, _POINTER]),
+    "qkv_decoder_weights": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT]),
+    "qkv_decoder_norm": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER]),
+    "qkv_decoder_free": (None, [_POINTER]),
+    "qkv_session_new": (_POINTER, [_POINTER, _INT]),
+    "qkv_session_remember": (None, [_POINTER, _POINTER, _POINTER, _INT, _INT]),
+    "qkv_session_reorder": (None, [_POINTER, _POINTER, _INT]),
+    "qkv_session_step": (None, [_POINTER] * 8 + [_INT] * 2),
+    "qkv_session_free": (None, [_POINTER]),
 }
 
 
