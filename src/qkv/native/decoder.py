@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,6 +75,9 @@ class Decoder:
         """Copy the weights of a norm; that of layer `LAST` follows all layers. Shape: [D], [D]."""
         weight, bias = weight.detach().contiguous(), bias.detach().contiguous()
         self.library.qkv_decoder_norm(self.handle, layer, NORMS.index(part), weight.data_ptr(), bias.data_ptr())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copy of a model packs its own weights."""
 
     def __del__(self) -> None:
         """Free the packed weights."""

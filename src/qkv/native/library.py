@@ -133,6 +133,9 @@ class Encoder:
         )  # fmt: skip
         return x
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copy of a model packs its own weights."""
+
     def __del__(self) -> None:
         """Free the packed weights."""
         if handle := getattr(self, "_handle", None):
