@@ -59,6 +59,9 @@ class Uncached:
             [forced(self.module, self.causal, *pair)[-1] for pair in zip(self.sources, self.said, strict=True)]
         )
 
+    def best(self, ids: torch.Tensor, count: int) -> None:
+        del ids, count
+
     def fixed(self, beams: int, longest: int) -> None:
         del beams, longest
 

@@ -14,7 +14,7 @@ needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    for name in ("encoder.cpp", "tiles.h"):
+    for name in (*build.SOURCES, *build.HEADERS):
         shutil.copy(build.HERE / name, tmp_path)
     monkeypatch.setattr(build, "HERE", tmp_path)
     return tmp_path
@@ -33,7 +33,7 @@ def test_a_compiler_that_fails_leaves_nothing_behind(sources, monkeypatch, capsy
     monkeypatch.setenv("CXX", "/bin/false")
     assert build.compile_all() == []
     assert "was not compiled" in capsys.readouterr().err
-    assert sorted(file.name for file in sources.iterdir()) == ["encoder.cpp", "tiles.h"]
+    assert sorted(file.name for file in sources.iterdir()) == sorted([*build.SOURCES, *build.HEADERS])
 
 
 @needs_compiler

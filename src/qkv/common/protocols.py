@@ -46,6 +46,14 @@ class Stepper(Protocol):
     def step(self, ids: Tensor) -> Tensor:
         """Read a token of each row. The caller may change the logits in place. Shape: [R] -> [R, V]."""
 
+    def best(self, ids: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
+        """Read a token of each row; return the `count` best log-probabilities of the next one and their tokens.
+
+        None, and nothing is read, if the stepper does not choose: `step` then gives the logits of all tokens.
+
+        Shape: [R] -> [R, count] each, best first.
+        """
+
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` held: a row may be repeated, moved within its sequence, or left out.
 
@@ -54,3 +62,13 @@ class Stepper(Protocol):
 
     def fixed(self, beams: int, longest: int) -> Any | None:
         """Return a stepper of static shapes for a recorded search, or None if there is none."""
+
+
+class PromptStepper(Stepper, Protocol):
+    """A stepper after prompts.
+
+    Attributes:
+        first: the last token of each prompt, for the first step. Shape: [B].
+    """
+
+    first: Tensor

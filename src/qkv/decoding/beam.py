@@ -51,7 +51,8 @@ def beam_search(
         if processors:
             history = history.then(rows, ids) if length else history.select(rows)
         length += 1
-        found = _candidates(stepper.step(ids).float(), running, processors, history, rules.num_candidates)
+        chosen = _best(stepper, ids, processors, history, rules.num_candidates)
+        found = _candidates(*chosen, running, rules.num_candidates)
         going = [beam.take(candidates, length) for beam, candidates in zip(running, found, strict=True)]
     return [beam.finished or [Hypothesis.empty()] for beam in beams]
 
@@ -68,16 +69,28 @@ def _advance(running: list[Beam], going: list[list[Candidate]]) -> list[int]:
     return order
 
 
-def _candidates(
-    logits: Tensor, running: list[Beam], processors: Sequence[LogitsProcessor], history: History, count: int
-) -> list[list[Candidate]]:
-    """Find the best `count` continuations of each beam, best first. Shape of `logits`: [beams · rows, V]."""
+def _best(
+    stepper: Stepper, ids: Tensor, processors: Sequence[LogitsProcessor], history: History, count: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the best `count` tokens of each row: the scores that rank them, the tokens, and their log-probabilities.
+
+    Shape: [R, count] each.
+    """
+    if not processors and (chosen := stepper.best(ids, count)) is not None:
+        return *chosen, chosen[0]
+    logits = stepper.step(ids).float()
     log_probs = scores = logits.sub_(logsumexp(logits))
     for processor in processors:
         scores = processor(scores, history)
-    values, tokens = topk(scores, min(count, logits.shape[1]))  # a beam's best are among the best of its rows
-    log_probs = log_probs.gather(1, tokens)
-    before = torch.tensor([[node.total] for beam in running for node in beam.rows], device=logits.device)
+    values, tokens = topk(scores, min(count, logits.shape[1]))
+    return values, tokens, log_probs.gather(1, tokens)
+
+
+def _candidates(
+    values: Tensor, tokens: Tensor, log_probs: Tensor, running: list[Beam], count: int
+) -> list[list[Candidate]]:
+    """Find the best `count` continuations of each beam, best first: they are among the best of its rows."""
+    before = torch.tensor([[node.total] for beam in running for node in beam.rows], device=values.device)
     totals = (before + values).view(len(running), -1)
     best_totals, place = totals.topk(min(count, totals.shape[1]))
     table = [

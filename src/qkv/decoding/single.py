@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from qkv.common.protocols import Stepper
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.decoding.logits_processors import History, LogitsProcessor
 from qkv.decoding.rules import StopCondition
-from qkv.decoding.samplers import Sampler
+from qkv.decoding.samplers import GreedySampler, Sampler
 from qkv.decoding.topk import logsumexp
 
 # Called with the (sequence, token) pairs of a step; may return the sequences that shall stop.
@@ -63,12 +64,10 @@ def single_search(
             rows = torch.tensor(stay, device=stepper.device)
             stepper.reorder(rows)
             ids, history, running = ids[rows], history.select(rows), [running[row] for row in stay]
-        logits = scores = stepper.step(ids).float()
-        total = logsumexp(logits)
-        for processor in processors:
-            scores = processor(scores, history)
-        ids = sampler(scores, running, step)
-        log_probs = _chosen(logits, scores, ids) - total.squeeze(1)
+        if not processors and type(sampler) is GreedySampler and (best := stepper.best(ids, 1)) is not None:
+            log_probs, ids = (found.squeeze(1) for found in best)
+        else:
+            ids, log_probs = _choose(stepper.step(ids).float(), processors, history, partial(sampler, running=running, step=step))
         if processors:
             history = history.then(torch.arange(len(ids), device=ids.device), ids)
         for b, token, log_prob in zip(running, ids.tolist(), log_probs.tolist(), strict=True):
@@ -78,6 +77,17 @@ def single_search(
             for b in on_tokens([(b, answers[b].ids[-1]) for b in running if len(answers[b].ids) == step]) or ():
                 answers[b].over = True
     return [Hypothesis(answer.ids, answer.scores, sum(answer.scores), answer.ended) for answer in answers]
+
+
+def _choose(
+    logits: Tensor, processors: Sequence[LogitsProcessor], history: History, sample: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Choose a token for each row; returns the tokens and the model's log-probabilities. Shape: [R, V] -> [R] each."""
+    total, scores = logsumexp(logits), logits
+    for processor in processors:
+        scores = processor(scores, history)
+    ids = sample(scores)
+    return ids, _chosen(logits, scores, ids) - total.squeeze(1)
 
 
 def _chosen(logits: Tensor, scores: Tensor, ids: Tensor) -> Tensor:

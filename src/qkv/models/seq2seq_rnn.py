@@ -108,6 +108,9 @@ class RecurrentDecoding:
         hidden, self.state = self.model.decode(Tokens(ids, self.layout), self.memory, self.state)
         return self.model.logits(hidden, "lm")
 
+    def best(self, ids: Tensor, count: int) -> None:
+        """The search chooses from all logits."""
+
     def fixed(self, beams: int, longest: int) -> None:
         """A recurrent step is not recorded."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from qkv.common.batch import Images, Pairs, Tokens
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
+from qkv.common.protocols import PromptStepper, Stepper
 from qkv.common.ragged import Ragged
 from qkv.common.rows import Rows
 from qkv.models.fixed_steppers import StepperCache
@@ -22,6 +23,16 @@ from qkv.nn.heads import Head, Pooler
 from qkv.nn.stack import Stack
 
 
+class Decodings(Protocol):
+    """Another way to decode: each method returns a stepper, or None if this search needs the model's own layers."""
+
+    def after_sources(self, memory: Hidden) -> Stepper | None:
+        """Return a stepper over sources that have been read."""
+
+    def after_prompts(self, prompts: Tokens) -> PromptStepper | None:
+        """Return a stepper after prompts; it reads them but for their last tokens."""
+
+
 class Headed(nn.Module):
     """Base of all models: hidden states, and heads over them."""
 
@@ -31,6 +42,7 @@ class Headed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.steppers = StepperCache()
+        self.decodings: Decodings | None = None
 
     def _own_heads(self, heads: Mapping[str, Head], pooler: Pooler | None) -> None:
         self.pooler = pooler
@@ -135,10 +147,11 @@ class Transformer(Headed):
         return self.embeddings(batch, context.place), context
 
     @torch.no_grad()
-    def start(self, prompts: Tokens) -> PromptDecoding:
-        """Read the prompts except their last tokens, which the first step takes (`PromptDecoding.first`)."""
+    def start(self, prompts: Tokens) -> PromptStepper:
+        """Read the prompts except their last tokens, which the first step takes (`PromptStepper.first`)."""
         self.head("lm")  # without this head, fail before any work
-        return PromptDecoding(self, prompts)
+        native = None if self.decodings is None else self.decodings.after_prompts(prompts)
+        return native or PromptDecoding(self, prompts)
 
 
 class EncoderDecoder(Headed):
@@ -189,6 +202,8 @@ class EncoderDecoder(Headed):
         return self.decode(batch.target, self.encode(batch.source))
 
     @torch.no_grad()
-    def start(self, source: Tokens) -> SourceDecoding:
+    def start(self, source: Tokens) -> Stepper:
         """Read the sources and return a stepper; its first step takes the start tokens of the targets."""
-        return SourceDecoding(self, self.encode(source))
+        memory = self.encode(source)
+        native = None if self.decodings is None else self.decodings.after_sources(memory)
+        return native or SourceDecoding(self, memory)

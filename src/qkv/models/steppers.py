@@ -44,6 +44,9 @@ class _Decoding:
         # Kernels keep their plans in the layout of the queries: a new layout drops those of the last step.
         return Tokens(ids, replace(self._ones))
 
+    def best(self, ids: Tensor, count: int) -> None:
+        """The search chooses from all logits."""
+
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` held."""
         if len(rows) != self._ones.num_rows:

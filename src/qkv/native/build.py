@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+SOURCES = ["encoder.cpp", "decoder.cpp"]
+HEADERS = ["tiles.h", "parts.h", "vocabulary.h"]
 FLAGS = ["-std=c++17", "-O3", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-fopenmp"]
 # The best first. Each lists its compiler flags, and the flags of /proc/cpuinfo that a processor must have.
 VARIANTS = {
@@ -25,7 +27,7 @@ VARIANTS = {
 
 def file_of(variant: str) -> Path:
     """Return where the library of a variant is, or will be."""
-    return HERE / f"encoder-{variant}.so"
+    return HERE / f"engine-{variant}.so"
 
 
 def compile_all() -> list[Path]:
@@ -37,13 +39,13 @@ def compile_all() -> list[Path]:
 
 
 def _compile(compiler: str, variant: str) -> Path | None:
-    """Compile one variant, unless the library is newer than the source."""
-    target, source = file_of(variant), HERE / "encoder.cpp"
-    newest = max(file.stat().st_mtime for file in (source, HERE / "tiles.h", Path(__file__)))
+    """Compile one variant, unless the library is newer than the sources."""
+    target, sources = file_of(variant), [HERE / name for name in SOURCES]
+    newest = max(file.stat().st_mtime for file in (*sources, *(HERE / name for name in HEADERS), Path(__file__)))
     if target.is_file() and target.stat().st_mtime > newest:
         return target
     work = target.with_suffix(f".{os.getpid()}.part")
-    command = [compiler, *FLAGS, *VARIANTS[variant][0].split(), str(source), "-o", str(work)]
+    command = [compiler, *FLAGS, *VARIANTS[variant][0].split(), *map(str, sources), "-o", str(work)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         work.unlink(missing_ok=True)

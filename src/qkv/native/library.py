@@ -25,6 +25,15 @@ _ARGUMENTS: dict[str, tuple[Any, list[Any]]] = {
     "qkv_encoder_norm": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER]),
     "qkv_encoder_run": (None, [_POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _INT]),
     "qkv_encoder_free": (None, [_POINTER]),
+    "qkv_decoder_new": (_POINTER, [_POINTER, _POINTER]),
+    "qkv_decoder_weights": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT]),
+    "qkv_decoder_norm": (None, [_POINTER, _INT, _INT, _POINTER, _POINTER]),
+    "qkv_decoder_free": (None, [_POINTER]),
+    "qkv_session_new": (_POINTER, [_POINTER, _INT]),
+    "qkv_session_remember": (None, [_POINTER, _POINTER, _POINTER, _INT, _INT]),
+    "qkv_session_reorder": (None, [_POINTER, _POINTER, _INT]),
+    "qkv_session_step": (None, [_POINTER] * 8 + [_INT] * 2),
+    "qkv_session_free": (None, [_POINTER]),
 }
 
 
@@ -126,6 +135,9 @@ class Encoder:
             None if cos is None else cos.data_ptr(), None if sin is None else sin.data_ptr(), torch.get_num_threads(),
         )  # fmt: skip
         return x
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """A copy of a model packs its own weights."""
 
     def __del__(self) -> None:
         """Free the packed weights."""

@@ -28,17 +28,26 @@ inline void store(float* to, vf x) { *reinterpret_cast<vf*>(to) = x; }
 inline vf all(float x) { return vf{} + x; }
 inline vf larger(vf a, vf b) { return a > b ? a : b; }
 
+// Halves are added to each other, so that a sum of 16 takes four steps.
+#if defined(__AVX512F__)
+inline float sum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
+inline float largest(vf x) { return _mm512_reduce_max_ps((__m512)x); }
+inline unsigned above(vf x, float limit) { return _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(limit), _CMP_GT_OQ); }
+#else
 inline float sum(vf x) {
-    float total = 0;
-    for (int i = 0; i < LANES; i++) total += x[i];
-    return total;
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
 }
-
 inline float largest(vf x) {
-    float top = x[0];
-    for (int i = 1; i < LANES; i++) top = x[i] > top ? x[i] : top;
-    return top;
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
 }
+inline unsigned above(vf x, float limit) {
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)x, _mm256_set1_ps(limit), _CMP_GT_OQ));
+}
+#endif
 
 // exp with a relative error below 2e-7: 2^n · p(r), where x = n·ln 2 + r and |r| ≤ ln 2 / 2.
 inline vf exp(vf x) {
