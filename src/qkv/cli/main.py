@@ -27,6 +27,7 @@ from qkv.cli import (
     measures,
     reading,
     runs,
+    serve,
     shrinking,
     threads,
     vectors,
@@ -49,6 +50,7 @@ app.add_typer(explain.app)
 app.add_typer(measures.app)
 app.add_typer(compare.app)
 app.add_typer(energy.app)
+app.add_typer(serve.app)
 
 
 def _version(asked: bool) -> None:
