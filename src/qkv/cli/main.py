@@ -28,6 +28,7 @@ from qkv.cli import (
     panels,
     reading,
     runs,
+    serve,
     shrinking,
     threads,
     vectors,
@@ -287,7 +288,7 @@ def evaluate(
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 
-PARTS = (reading, vectors, generating, look, glue, runs, shrinking, explain, measures, compare, energy)
+PARTS = (reading, vectors, generating, look, glue, runs, shrinking, explain, measures, compare, energy, serve)
 panels.arrange(app, [part.app for part in PARTS])
 
 

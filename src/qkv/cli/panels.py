@@ -14,7 +14,8 @@ PANELS = {
         *("embed", "similar", "search", "cluster", "vectors"),
     ),
     "Look inside": ("info", "look", "explain", "heads", "layers"),
-    "Shrink": ("quantize",),
+    "Shrink": ("prune", "quantize"),
+    "Serve": ("serve",),
 }
 
 
