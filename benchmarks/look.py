@@ -19,7 +19,7 @@ import torch
 import qkv
 from qkv.common.batch import Tokens
 
-WORDS = [
+WORDS = ["the", "a", "small", "old", "dog", "cat", "bird", "man", "sees", "chases", "and", "likes", "another", "."]
     "the",
     "a",
     "small",
