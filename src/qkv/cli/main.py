@@ -19,6 +19,7 @@ import typer
 from qkv.cli import (
     compare,
     completion,
+    distill,
     energy,
     explain,
     generating,
@@ -45,6 +46,7 @@ app.add_typer(look.app)
 app.add_typer(glue.app)
 app.add_typer(runs.app)
 app.add_typer(shrinking.app)
+app.add_typer(distill.app)
 app.add_typer(explain.app)
 app.add_typer(measures.app)
 app.add_typer(compare.app)

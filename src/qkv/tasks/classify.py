@@ -40,6 +40,7 @@ LISTED = ","  # the separator of labels that are lists already
 class ClassifyTask(TextTableTask):
     """One class per example, or any number of classes if the recipe sets a separator."""
 
+    distilled_by: ClassVar[str] = "classify"
     rules: ClassVar[Mapping[str, Rule]] = {
         **finetuning.rules(lr=1.2e-4),
         "train.balance": finetuning.balance,

@@ -35,5 +35,11 @@ def label_rows(old: Sequence[str], new: Sequence[str]) -> Mapping[int, int]:
     return {row: place for row, place in found.items() if place is not None}
 
 
+def unknown_label(teacher: str, label: str, known: Sequence[str]) -> str:
+    """Say that a teacher cannot teach a label."""
+    shown = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
+    return f"distill.teacher: {teacher} does not know the label {label!r} (it knows {shown or 'none by name'})"
+
+
 def _is_by_label(tensor: Tensor, labels: Sequence[str]) -> bool:
     return tensor.dim() > 0 and tensor.shape[0] == len(labels)
