@@ -95,7 +95,7 @@ def distill(
     """
     from qkv.cli.lines import json_line
     from qkv.recipes.schema import parse_change
-    from qkv.runs.distil import distil
+    from qkv.runs.distil import train_student
     from qkv.runs.student_report import compared, comparison_of
 
     given = data or []
@@ -106,7 +106,7 @@ def distill(
     place = changed.pop("out", out)
     how: dict[str, Any] = {"out": place, "layers": layers, "decoder_layers": decoder_layers, "texts": texts or []}
     how |= {"test": test, "resume": resume, "debug": debug, "device": device, "say": print_note}
-    recipe, outcome = distil(teacher, files or None, **how, **changed)
+    recipe, outcome = train_student(teacher, files or None, **how, **changed)
     if not outcome.finished:
         print_line(f"{recipe.out}: stopped by {outcome.reason} after {outcome.step} steps")
         raise typer.Exit(1)

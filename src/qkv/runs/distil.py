@@ -16,15 +16,17 @@ from typing import Any
 
 from qkv.checkpoints.folder import Folder, read_folder
 from qkv.common.config import override
-from qkv.common.errors import UsageError
+from qkv.common.errors import QkvError, UsageError
 from qkv.common.terminal import visible
 from qkv.compression.layers import stacks
 from qkv.data.hub import is_hub
 from qkv.predict import Model, find
 from qkv.recipes.recognise import recognise
 from qkv.recipes.schema import ModelSection, Recipe, Say, change, read_recipe
+from qkv.runs.finetune import FineTuned
 from qkv.runs.given import as_files
 from qkv.runs.layout import RECIPE
+from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
 from qkv.runs.student import even_layers, third
 from qkv.runs.trained_on import COLUMNS, fitting, trained_columns
@@ -60,7 +62,54 @@ class Asked:
     debug: bool = False
 
 
-def distil(
+def distill(
+    teacher: PathName,
+    data: Files | None = None,
+    *,
+    texts: Sequence[PathName] = (),
+    out: PathName | None = None,
+    layers: int | None = None,
+    decoder_layers: int | None = None,
+    valid: Files | None = None,
+    test: Files | None = None,
+    resume: bool = False,
+    device: str | None = None,
+    say: Say | None = None,
+    **changes: Any,
+) -> FineTuned:
+    """Train a smaller model that learns what a trained one says.
+
+    Args:
+        teacher: the model to learn from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]".
+        data: training files, or rows as `finetune` takes them. If None, the files of the teacher's own run.
+        texts: instead, files of texts without answers, one per line or from a table; the teacher answers them.
+        out: the run's folder; if None, runs/TEACHER-student. The comparison with the teacher is in its student.json.
+        layers: how many layers of the teacher the student begins with, chosen evenly; a third if None. Of an
+            encoder-decoder, those of the encoder.
+        decoder_layers: the same for a decoder.
+        valid: validation files or rows. If None, some training examples are held out.
+        test: files or rows on which teacher and student are compared. If None, validation examples.
+        resume: continue a stopped run in `out`.
+        device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
+        say: called with each line of progress; standard error if None.
+        changes: recipe keys to change, for example `**{"distill.temperature": 4.0, "model.preset": "bert-mini"}`.
+    """
+    how: dict[str, Any] = {"texts": texts, "layers": layers, "decoder_layers": decoder_layers, "valid": valid}
+    how |= {"test": test, "resume": resume, "device": device, "say": say}
+    folder = distil(teacher, data, out=out, **how, **changes)
+    recipe = read_recipe(str(folder / RECIPE))
+    return FineTuned(read_folder(folder), reading(recipe), recipe.task, device=device)
+
+
+def distil(teacher: PathName, data: Files | None = None, *, out: PathName | None = None, **how: Any) -> Path:
+    """Train a student and return its folder; see `distill`."""
+    recipe, outcome = train_student(teacher, data, out=out, **how)
+    if not outcome.finished:
+        raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps; continue with resume=True")
+    return Path(recipe.out)
+
+
+def train_student(
     teacher: PathName,
     data: Files | None = None,
     *,
@@ -76,12 +125,11 @@ def distil(
     debug: bool = False,
     **changes: Any,
 ) -> tuple[Recipe, Outcome]:
-    """Train a student of a model and write it to a folder; see `qkv.distill`."""
+    """Train a student; return its recipe and how the run ended. See `distill`."""
     tell = say or (lambda line: print(visible(line), file=sys.stderr))  # noqa: T201
     name = fspath(teacher)
     place = Path(out) if out else Path("runs") / f"{Path(name).name}-student"
-    given = {"train": data, "valid": valid, "test": test}
-    with as_files(given, place) as files:
+    with as_files({"train": data, "valid": valid, "test": test}, place) as files:
         asked = Asked(
             teacher=name if is_hub(name) else str(find(name)),
             layers=layers,

@@ -24,7 +24,7 @@ from qkv.runs.own import Own
 from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
 from qkv.runs.stores import stores
 from qkv.runs.student import student_of
-from qkv.runs.teacher import Teaching, check_vocabulary, read_teacher, teaching, with_labels
+from qkv.runs.teacher import Teaching, check_vocabulary, read_teacher, teaching
 from qkv.runs.trained_on import keep_reading
 from qkv.tasks.base import Context, Task
 from qkv.tasks.table import read_task
@@ -73,9 +73,10 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
             tell_coverage(task, tokenizer, recipe.model.init, say)
         facts = task.survey(task.examples(task.data.train), say)
         facts |= task.inherited(start) if start else {}
-        if teacher is not None and task.reads_text:
-            check_vocabulary(recipe.distill, teacher, tokenizer)
-            facts = with_labels(facts, teacher, recipe.distill.teacher)
+        if teacher is not None:
+            if task.reads_text:
+                check_vocabulary(recipe.distill, teacher, tokenizer)
+            facts = task.taught_facts(facts, teacher, recipe.distill.teacher)
     torch.manual_seed(recipe.train.seed)
     config = model_config(recipe, task, tokenizer, facts, start, teacher)
     defaults = start.generation if start else None

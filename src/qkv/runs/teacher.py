@@ -16,7 +16,6 @@ from qkv.objectives.mixture import Mixture
 from qkv.objectives.teacher import Teacher
 from qkv.predict import find
 from qkv.tasks.base import Context, Task
-from qkv.tasks.start import label_rows, unknown_label
 from qkv.tokenizers.text import TextTokenizer
 
 
@@ -69,24 +68,6 @@ def check_vocabulary(config: DistillConfig, teacher: Folder, tokenizer: TextToke
         "token: set model.preset, which takes over the teacher's tokenizer, or learn its answers alone "
         "(distill.answers=true, distill.weight=0)"
     )
-
-
-def with_labels(facts: dict[str, Any], teacher: Folder, name: str) -> dict[str, Any]:
-    """Return the facts of the training examples with the classes of the teacher, in its order."""
-    labels = tuple(facts.get("labels", ()))
-    if not labels:
-        return facts
-    rows = label_rows(teacher.labels, labels)
-    if unknown := [label for row, label in enumerate(labels) if row not in rows]:
-        raise UsageError(unknown_label(name, unknown[0], teacher.labels))
-    names = list(teacher.labels)
-    for mine, theirs in rows.items():
-        names[theirs] = labels[mine]
-    found = facts | {"labels": tuple(names)}
-    if "counts" in facts:
-        counts = dict(zip(labels, facts["counts"], strict=True))
-        found["counts"] = tuple(counts.get(label, 0) for label in names)
-    return found
 
 
 def teaching(config: DistillConfig, found: Folder, task: Task, model: nn.Module, student: Context) -> Teaching:

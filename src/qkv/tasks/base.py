@@ -34,7 +34,7 @@ from qkv.objectives.teacher import Teacher
 from qkv.tasks import finetuning
 from qkv.tasks.exam import Exam, Metric, graded
 from qkv.tasks.facts import Rule
-from qkv.tasks.start import label_rows, transfer, unknown_label
+from qkv.tasks.start import taught_labels, transfer
 from qkv.tokenizers.text import TextTokenizer
 
 Array = np.ndarray[Any, Any]
@@ -204,26 +204,27 @@ class Task:
         del path
         transfer(model, start, context.labels)
 
+    def taught_facts(self, facts: dict[str, Any], found: Folder, name: str) -> dict[str, Any]:
+        """Return the facts of a student: it has the classes of its teacher, read from `name`, in the same order."""
+        return taught_labels(facts, found, name)
+
     def student(self, config: Any) -> Any:
         """Return the config of a model that learns from a teacher."""
         return config
 
     def teacher(self, found: Folder, name: str, context: Context) -> Teacher:
-        """Return the model that a student learns from; raise an error if it does not score what the student scores.
+        """Return the model that a student learns from; raise an error if it lacks a head for the task.
 
         Args:
             found: its folder.
             name: how the user calls it.
             context: the student's.
         """
+        del context
         missing = [head for head in self.model_heads() if head != "pool" and head not in found.model.heads]
         if missing:
             have = ", ".join(found.model.heads) or "none"
             raise UsageError(f"distill.teacher: {name} has no head {missing[0]} for the task to learn (it has {have})")
-        if unknown := [
-            label for row, label in enumerate(context.labels) if row not in label_rows(found.labels, context.labels)
-        ]:
-            raise UsageError(unknown_label(name, unknown[0], found.labels))
         return Teacher(found.model)
 
     def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:

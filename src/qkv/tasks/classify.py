@@ -219,7 +219,7 @@ class ClassifyTask(TextTableTask):
 def balanced(counts: Sequence[int]) -> tuple[float, ...]:
     """Return a weight for each class that is proportional to 1 / √(its examples)."""
     scale = sum(counts) / sum(math.sqrt(count) for count in counts)
-    return tuple(scale / math.sqrt(count) for count in counts)
+    return tuple(scale / math.sqrt(max(1, count)) for count in counts)  # none for a class that only a teacher knows
 
 
 def uneven(counts: Counter[str], *, multi_label: bool) -> str:

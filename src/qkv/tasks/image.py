@@ -85,6 +85,11 @@ class ImageTask(Task):
         """Give a distilled model to start from its two heads."""
         return self.student(config) if isinstance(base, ViTConfig) and "distilled" in base.heads else config
 
+    def taught_facts(self, facts: dict[str, Any], found: Folder, name: str) -> dict[str, Any]:
+        """The student has the classes of its files; a teacher may have more."""
+        del found, name
+        return facts
+
     def student(self, config: Any) -> Any:
         """Give the student of a teacher DeiT's distillation token and its two heads."""
         if not isinstance(config, ViTConfig):
