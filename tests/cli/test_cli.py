@@ -13,6 +13,7 @@ import typer
 
 import qkv as package
 from qkv.cli.main import app
+from qkv.cli.panels import PANELS
 from qkv.version import __version__
 
 
@@ -65,6 +66,13 @@ def test_help_names_every_command(qkv):
     assert result.code == 0
     assert all(command in result.out for command in COMMANDS)
     assert "Usage" in qkv().out + qkv().err
+
+
+def test_every_command_has_one_panel(qkv):
+    named = [name for names in PANELS.values() for name in names]
+    assert sorted(named) == COMMANDS
+    said = qkv("--help").out
+    assert all(panel in said for panel in PANELS)
 
 
 def test_info_of_a_preset(qkv):

@@ -102,14 +102,15 @@ def test_every_translator_aligns_words_that_there_are(translator):
             assert all(a < len(text.split()) and b < len(each.text.split()) for a, b in pairs)
 
 
-def test_many_threads_align_with_one_model(translator):
-    texts = [SOURCE, "We eat.", "Two dogs play in the snow.", "The cat."] * 8
+@pytest.mark.parametrize("threads", [2, 8])
+def test_many_threads_align_with_one_model(translator, threads):
+    texts = [SOURCE, "We eat.", "Two dogs play in the snow."] * 15
 
     def ask(text):
         return translator.translate([text], alignments=True, max_length=9)[0].alignment
 
     wanted = [ask(text) for text in texts]
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         assert list(pool.map(ask, texts)) == wanted
 
 

@@ -1,4 +1,4 @@
-"""Runs the code blocks of README.md and of the pages in docs and the commands in README.md, checks README's tree."""
+"""Runs the code blocks and the commands of README.md and of the pages in docs; checks the map of the folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from qkv.models.catalogue import FAMILIES
 from qkv.predict.loading import build, built_in
 
 README = (ROOT / "README.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "guide.md").read_text("utf-8")
 TOUR = (ROOT / "docs" / "tour.md").read_text("utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 TRAINING = ("train", "evaluate", "translate", "compare", "energy")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])}
 
@@ -105,7 +107,7 @@ def make_photos(folder: Path, ending: str = ".png") -> None:
         image.new("RGB", (8, 8), (6 * number, 90, 250 - 6 * number)).save(place / f"{number // 2}{ending}")
 
 
-def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
+def test_training_commands_run(bert_folder: Path, tmp_path: Path) -> None:
     """The commands that train, one after the other, in their debug size, on small files of the names they give."""
     from qkv.data.phrasebook import phrasebook
 
@@ -119,9 +121,9 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
     make_translator("t5-small").save(tmp_path / "T5")
     writer().save(tmp_path / "GPT")
     make_photos(tmp_path / "photos")
-    lines = [line.partition("#")[0] for line in commands(README) if line.split()[1] in TRAINING]
+    lines = [line.partition("#")[0] for line in commands(README + GUIDE) if line.split()[1] in TRAINING]
     asked = ["translate", "train", "translate", *["train"] * 7, "evaluate", "evaluate", "translate"]
-    asked += ["compare", "energy", "train", "evaluate"]
+    asked += ["train", "evaluate", "compare", "energy"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -133,7 +135,7 @@ def test_readme_training_runs(bert_folder: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
-def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -> None:
+def test_other_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -> None:
     """The other commands, FOLDER being a model that has the verb; the Hub is a server on this machine."""
     hub.add("sentence-transformers/all-MiniLM-L6-v2", bert_folder)
     readers = {
@@ -154,7 +156,7 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
     for name in ("book.txt", "lines.txt", "notes.txt"):
         (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
-    lines = [line for line in commands(README) if line.split()[1] not in TRAINING]
+    lines = [line for line in commands(README + GUIDE) if line.split()[1] not in TRAINING]
     verbs = [shlex.split(line)[1] for line in lines]
     assert set(verbs) == {
         "info",
@@ -196,24 +198,24 @@ def test_readme_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) 
 
 
 def test_every_folder_of_the_tree_exists() -> None:
-    folders = tree_folders(README)
+    folders = tree_folders(CONTRIBUTING)
     assert "src/qkv/checkpoints/hf/" in folders
     assert [name for name in folders if not (ROOT / name).is_dir()] == []
 
 
 def test_the_tree_names_every_subpackage() -> None:
     packages = {f"{file.parent.relative_to(ROOT).as_posix()}/" for file in PACKAGE.rglob("__init__.py")}
-    assert packages - set(tree_folders(README)) == set()
+    assert packages - set(tree_folders(CONTRIBUTING)) == set()
 
 
-def test_readme_names_every_preset() -> None:
-    table = README.split("| --- | --- |")[1].split("\n\n")[0]
+def test_the_guide_names_every_preset() -> None:
+    table = GUIDE.split("| --- | --- |")[1].split("\n\n")[0]
     cells = [row.split("|") for row in table.strip().splitlines()]
     named = {family.strip(" `"): set(re.findall(r"`([^`]+)`", presets)) for _, family, presets, _ in cells}
     assert named == {name: set(family.presets) for name, family in FAMILIES.items()}
 
 
-@pytest.mark.parametrize("document", [TOUR, (ROOT / "CONTRIBUTING.md").read_text("utf-8")])
+@pytest.mark.parametrize("document", [TOUR, CONTRIBUTING])
 def test_every_file_named_exists(document: str) -> None:
     named = set(re.findall(r"`((?:\w+/)*\w+(?:\.py|\.md|\.toml|/))`", document))
     named = {name for name in named if name != "utils.py" and "NAME" not in name}  # what must not be, and what may come

@@ -169,8 +169,7 @@ def write_folder(
     """
     target = Path(path).resolve()
     disk.recover(target)
-    if target.exists() and not _takes_models(target):
-        raise UsageError(f"{target} exists and is not a model folder: choose another path")
+    check_target(target)
     files = folder_files(folder, dtype=dtype)
     with disk.no_space(str(target)):
         if mode == "update" and target.exists():
@@ -179,10 +178,11 @@ def write_folder(
             disk.replace_folder(target, with_digests(files), manifest=False)
 
 
-def _takes_models(target: Path) -> bool:
-    """Return whether a path is an empty folder, a model folder or a run folder."""
+def check_target(target: Path) -> None:
+    """Raise an error for a path that holds something, unless it is a model folder, a run folder or an empty folder."""
     known = any((target / name).is_file() for name in ("config.json", "recipe.toml"))
-    return target.is_dir() and (known or not any(target.iterdir()))
+    if target.exists() and not (target.is_dir() and (known or not any(target.iterdir()))):
+        raise UsageError(f"{target} exists and is not a model folder: choose another path")
 
 
 def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:

@@ -25,8 +25,10 @@ from qkv.cli import (
     glue,
     look,
     measures,
+    panels,
     reading,
     runs,
+    serve,
     shrinking,
     threads,
     vectors,
@@ -37,18 +39,6 @@ from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False)
-
-app.add_typer(reading.app)
-app.add_typer(vectors.app)
-app.add_typer(generating.app)
-app.add_typer(look.app)
-app.add_typer(glue.app)
-app.add_typer(runs.app)
-app.add_typer(shrinking.app)
-app.add_typer(explain.app)
-app.add_typer(measures.app)
-app.add_typer(compare.app)
-app.add_typer(energy.app)
 
 
 def _version(asked: bool) -> None:
@@ -296,6 +286,10 @@ def evaluate(
     with progress(None, "evaluating") as advance:
         found = evaluated(loaded, data, read, wanted, beam=beam, task=task, stride=stride, progress=advance)
     print_line(json_line(found.to_dict()) if as_json else str(found))
+
+
+PARTS = (reading, vectors, generating, look, glue, runs, shrinking, explain, measures, compare, energy, serve)
+panels.arrange(app, [part.app for part in PARTS])
 
 
 def run() -> None:

@@ -25,16 +25,15 @@ from qkv.nn.stack import Stack
 Model = Transformer | EncoderDecoder
 
 
-def stack_of(model: Model) -> Stack | None:
-    """Return the layers that decode."""
-    return model.stack if isinstance(model, Transformer) else model.decoder
+def decoding_stack(model: Model) -> Stack | None:
+    """Return the layers that decode, or None if the engine lacks a part that a step needs."""
+    stack = model.stack if isinstance(model, Transformer) else model.decoder
+    return stack if stack is not None and _can_decode(model, stack) else None
 
 
-def can_decode(model: Model) -> bool:
-    """Whether the engine has every part that a step needs."""
-    stack: Any = stack_of(model)
-    embeddings = model.embeddings
-    head = model.heads["lm"] if "lm" in model.heads else None
+def _can_decode(model: Model, stack: Stack) -> bool:
+    embeddings, head = model.embeddings, dict(model.heads.items()).get("lm")
+    first: Any = stack.blocks[0]
     return (
         type(stack) is Stack
         and type(stack.position) in (NoPosition, RotaryPosition)
@@ -44,7 +43,7 @@ def can_decode(model: Model) -> bool:
         and type(head) is LanguageHead
         and head.scale == 1.0
         and type(head.product) is TableProduct
-        and (head.weight is not None or embeddings.table.shape[1] == stack.blocks[0].attention.part.out.out_features)
+        and (head.weight is not None or embeddings.table.shape[1] == first.attention.part.out.out_features)
         and all(_fits(block) for block in stack.blocks)
     )
 
@@ -73,9 +72,7 @@ class NativeDecodings:
     recorder that wants to see them.
     """
 
-    def __init__(self, model: Model, variant: str, *, int8: bool) -> None:
-        stack = stack_of(model)
-        assert stack is not None
+    def __init__(self, model: Model, stack: Stack, variant: str, *, int8: bool) -> None:
         self.name = f"{variant} {'int8' if int8 else 'float32'}"
         self._model, self._stack, self._variant, self._int8 = model, stack, variant, int8
         self._head: Any = model.heads["lm"]
@@ -83,6 +80,7 @@ class NativeDecodings:
 
     def __call__(self, x: Tensor, context: PassContext) -> None:
         """Leave a whole pass to the layers; one with gradients may be followed by other weights."""
+        del x, context
         if torch.is_grad_enabled() or self._stack.training:
             self._packed.forget()
 
@@ -90,14 +88,14 @@ class NativeDecodings:
         """Return a stepper over sources that an encoder has read, or None if this search needs the layers."""
         if not self._usable(memory.states) or min(memory.layout.host_lengths) < 1 or not memory.layout.packed:
             return None
-        return NativeDecoding(self._model, self._packed.current(), memory.layout.num_sequences, memory)
+        return NativeDecoding(self._model, self._stack, self._packed.current(), memory.layout.num_sequences, memory)
 
     def after_prompts(self, prompts: Tokens) -> NativeDecoding | None:
         """Return a stepper after prompts, which it reads but for their last tokens, or None as above."""
         lengths = prompts.layout.host_lengths
         if not self._usable(self._model.table) or not lengths or min(lengths) < 1:
             return None
-        found = NativeDecoding(self._model, self._packed.current(), len(lengths))
+        found = NativeDecoding(self._model, self._stack, self._packed.current(), len(lengths))
         found.read(prompts)
         return found
 
@@ -156,9 +154,9 @@ class NativeDecoding:
 
     device = torch.device("cpu")
 
-    def __init__(self, model: Model, decoder: Decoder, num_rows: int, memory: Hidden | None = None) -> None:
-        stack = stack_of(model)
-        assert stack is not None
+    def __init__(
+        self, model: Model, stack: Stack, decoder: Decoder, num_rows: int, memory: Hidden | None = None
+    ) -> None:
         self._model, self._position, self._depth = model, stack.position, stack.depth
         self._session = Session(decoder, num_rows)
         self._ones, self._filled, self._longest = Ragged.of([1] * num_rows), torch.zeros(num_rows, dtype=torch.int64), 0

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from qkv.compression.decoding_engine import NativeDecodings, can_decode, stack_of
+from qkv.compression.decoding_engine import NativeDecodings, decoding_stack
 from qkv.compression.packed import NAMES, Packed, has_norms, plain
 from qkv.models.skeleton import EncoderDecoder, Headed, Transformer
 from qkv.native import library
@@ -29,8 +29,8 @@ def accelerate(model: Headed, *, int8: bool = False) -> None:
     for stack in encoders(model):
         if fits(stack):
             stack.engine = NativeEngine(stack, variant, int8=int8)
-    if isinstance(model, Transformer | EncoderDecoder) and can_decode(model):
-        model.decodings = stack_of(model).engine = NativeDecodings(model, variant, int8=int8)
+    if isinstance(model, Transformer | EncoderDecoder) and (decodes := decoding_stack(model)) is not None:
+        model.decodings = decodes.engine = NativeDecodings(model, decodes, variant, int8=int8)
 
 
 def engine_of(model: Headed) -> str:

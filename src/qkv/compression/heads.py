@@ -36,9 +36,7 @@ def prune_heads(folder: Folder, importance: Mapping[str, Tensor], share: float) 
             each: [layers, heads].
         share: the share of the heads to remove, above 0 and below 1.
     """
-    check_heads(folder.config, folder.model)
-    if not 0 < share < 1:
-        raise UsageError(f"heads must be a share above 0 and below 1, such as 0.25, got {share:g}")
+    config = check_heads(folder, share)
     tensors = dict(folder.model.state_dict())
     names = {module: name for name, module in folder.model.named_modules()}
     for kind, stack in stacks_by_kind(folder.model).items():
@@ -48,11 +46,12 @@ def prune_heads(folder: Folder, importance: Mapping[str, Tensor], share: float) 
         if isinstance(stack.position, BucketedPosition) and kind != "cross":
             table = f"{names[stack.position]}.table.weight"
             tensors[table] = tensors[table][:, next(iter(kept.values()))]
-    return refit(folder, _config(folder, share), tensors)
+    return refit(folder, config, tensors)
 
 
-def check_heads(config: Any, model: nn.Module) -> None:
-    """Raise an error for a model whose heads cannot be removed."""
+def check_heads(folder: Folder, share: float) -> Any:
+    """Return the config of the model without a share of its heads; raise an error if they cannot be removed."""
+    config, model = folder.config, folder.model
     family = family_of(config)
     if "head_dim" not in {field.name for field in dataclasses.fields(config)} or not stacks_by_kind(model):
         raise UsageError(f"{family} has no attention heads to remove")
@@ -61,6 +60,9 @@ def check_heads(config: Any, model: nn.Module) -> None:
         raise UsageError("ALiBi gives each head a slope by its number, so that no head can be removed")
     if len({_attentions(stack, "attention")[0].head_dim for stack in stacks}) > 1:
         raise UsageError("the heads of encoder and decoder have different widths, which no config can say once some go")
+    if not 0 < share < 1:
+        raise UsageError(f"heads must be a share above 0 and below 1, such as 0.25, got {share:g}")
+    return _config(folder, share)
 
 
 def stacks_by_kind(model: nn.Module) -> dict[str, Stack]:

@@ -68,7 +68,7 @@ class Packed(Generic[T]):
         for block in self._stack.blocks:
             for sublayer in block._modules.values():  # asked before each pass, so without nn.Module's own iterators
                 if sublayer is not None:
-                    inside = sublayer._modules
+                    inside: dict[str, Any] = sublayer._modules
                     found += [inside["part"], *inside["part"]._modules.values(), inside["norm"]]
         return found
 

@@ -67,7 +67,8 @@ def single_search(
         if not processors and type(sampler) is GreedySampler and (best := stepper.best(ids, 1)) is not None:
             log_probs, ids = (found.squeeze(1) for found in best)
         else:
-            ids, log_probs = _choose(stepper.step(ids).float(), processors, history, partial(sampler, running=running, step=step))
+            choose = partial(sampler, running=running, step=step)
+            ids, log_probs = _choose(stepper.step(ids).float(), processors, history, choose)
         if processors:
             history = history.then(torch.arange(len(ids), device=ids.device), ids)
         for b, token, log_prob in zip(running, ids.tolist(), log_probs.tolist(), strict=True):

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.common.batch import move
 from qkv.common.errors import UsageError, system_errors
@@ -27,6 +27,7 @@ from qkv.tasks.table import TASKS
 
 EXAMPLES = 256  # read by default: every head is one more pass over them
 SEED = 0
+LossWith = Callable[[nn.Module, Any], tuple[Tensor, int]]  # of a model on a batch: the sum and the number of targets
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,10 @@ def head_importance(
     """
     if examples < 1:
         raise UsageError(f"examples must be at least 1, got {examples}")
-    objective, batches, count = _batches(model, paths, data, examples)
-    model.module.eval()
+    loss_with, batches, count = loss_on(model, paths, data, examples)
 
     def loss(batch: Any) -> tuple[Tensor, int]:
-        found: Losses = objective(model.module, batch)
-        parts = [objective.weights.get(name, 1.0) * part.total for name, part in found.items()]
-        return sum(parts[1:], parts[0]), int(max(int(part.count) for part in found.values()))
+        return loss_with(model.module, batch)
 
     return HeadImportance(
         gradient=gradient_importance(model.module, batches, loss, progress=progress),
@@ -114,8 +112,10 @@ def loss_task(model: Model) -> type[Task]:
     return next(trains, None) or task_for(model)  # which says that there is none
 
 
-def _batches(model: Model, paths: Sequence[str], data: DataConfig | None, examples: int) -> tuple[Any, list[Any], int]:
-    """Return the objective of the model's task, and the first examples of some files in batches."""
+def loss_on(
+    model: Model, paths: Sequence[str], data: DataConfig | None, examples: int
+) -> tuple[LossWith, list[Any], int]:
+    """Return the loss of the model's task, the first examples of some files in batches, and how many they are."""
     kind = loss_task(model)
     task = kind(kind.Settings(), data or kind.default_data(model))
     facts = {"labels": model.label_names} if model.label_names else {}
@@ -127,4 +127,12 @@ def _batches(model: Model, paths: Sequence[str], data: DataConfig | None, exampl
         sampler = task.sampler(store, context, tokens=budget, seed=SEED, shuffle=False)
         loader = Loader(sampler, task.collate(store, context), workers=0, epochs=1)
         batches = [move(batch, model.device) for batch, _ in loader.iterate()]
-        return task.objective_for(context), batches, len(store)
+        objective, count = task.objective_for(context), len(store)
+
+    def loss(module: nn.Module, batch: Any) -> tuple[Tensor, int]:
+        found: Losses = objective(module, batch)
+        parts = [objective.weights.get(name, 1.0) * part.total for name, part in found.items()]
+        return sum(parts[1:], parts[0]), int(max(int(part.count) for part in found.values()))
+
+    model.module.eval()
+    return loss, batches, count

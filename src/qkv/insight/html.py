@@ -6,11 +6,13 @@ import base64
 import hashlib
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from qkv.common.terminal import one_line
 from qkv.insight.look import TITLES, Look, Part
@@ -28,7 +30,7 @@ def page(look: Look, cells: int = CELLS) -> str:
     """Return the page."""
     script = "\n".join((FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    blocks: dict[str, str] = {}
+    blocks: dict[str, Tensor] = {}
     data = {
         "parts": [_part(look, name, cells, blocks) for name in _order(look)],
         "lens": None if look.lens is None else _lens(look),
@@ -43,7 +45,7 @@ def page(look: Look, cells: int = CELLS) -> str:
         "texts": "".join(f'<p class="text"><bdi>{escape(_shortened(text))}</bdi></p>' for text in look.texts),
         "notes": "".join(f'<p class="note">{escape(_shortened(note))}</p>' for note in look.notes),
         "data": json.dumps(data).replace("<", "\\u003c"),
-        "blocks": "\n".join(f'<script type="text/plain" id="{name}">{text}</script>' for name, text in blocks.items()),
+        "blocks": "\n".join(_compressed(blocks)),
         "script": script,
         "made": f"Written by qkv {__version__}.",
     }
@@ -61,11 +63,20 @@ def framed(look: Look) -> str:
     )
 
 
+def _compressed(blocks: dict[str, Tensor]) -> list[str]:
+    """Write each tensor as an element of the page. Compressing takes most of a page's time, so all threads do it."""
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        texts = pool.map(packed, blocks.values())
+        return [
+            f'<script type="text/plain" id="{name}">{text}</script>' for name, text in zip(blocks, texts, strict=True)
+        ]
+
+
 def _order(look: Look) -> list[str]:
     return [look.main, *(name for name in look.parts if name != look.main)]
 
 
-def _part(look: Look, name: str, cells: int, blocks: dict[str, str]) -> dict[str, Any]:
+def _part(look: Look, name: str, cells: int, blocks: dict[str, Tensor]) -> dict[str, Any]:
     """Store the maps of a part, and return what the page must know of it."""
     part = look.parts[name]
     size = part.num_heads * len(part.rows) * len(part.columns)
@@ -75,9 +86,9 @@ def _part(look: Look, name: str, cells: int, blocks: dict[str, str]) -> dict[str
     for layer, maps in enumerate(layer_maps(part, stored)):
         thumbs.append(maps.thumbs)
         if maps.weights is not None:
-            blocks[f"{name}-weights-{layer}"] = packed(maps.weights)
+            blocks[f"{name}-weights-{layer}"] = maps.weights
     small = torch.stack(thumbs)
-    blocks[f"{name}-thumbs"] = packed(small)
+    blocks[f"{name}-thumbs"] = small
     return {
         "name": name,
         "title": TITLES[name],
@@ -93,7 +104,7 @@ def _part(look: Look, name: str, cells: int, blocks: dict[str, str]) -> dict[str
     }
 
 
-def _steps(look: Look, name: str, part: Part, usual: int, blocks: dict[str, str]) -> dict[str, Any]:
+def _steps(look: Look, name: str, part: Part, usual: int, blocks: dict[str, Tensor]) -> dict[str, Any]:
     """Store q and k of as many layers as there is room for, and return what the page must know to use them."""
     calls = [part.call(layer) for layer in range(part.num_layers)]
     first = calls[0]
@@ -109,9 +120,9 @@ def _steps(look: Look, name: str, part: Part, usual: int, blocks: dict[str, str]
         if call is None:
             continue
         scales[layer] = call.scale
-        blocks[f"{name}-qk-{layer}"] = packed(projections(call))
+        blocks[f"{name}-qk-{layer}"] = projections(call)
         if (bias := bias_of(call)) is not None:
-            blocks[f"{name}-bias-{layer}"] = packed(bias)
+            blocks[f"{name}-bias-{layer}"] = bias
     visible = {"causal": first.causal, "window": first.window}
     return {"scales": scales, "kv": first.k.shape[1], "width": first.q.shape[2], **visible}
 
@@ -127,16 +138,16 @@ def _lens(look: Look) -> dict[str, Any]:
     }
 
 
-def _picture(look: Look, blocks: dict[str, str]) -> dict[str, Any] | None:
+def _picture(look: Look, blocks: dict[str, Tensor]) -> dict[str, Any] | None:
     """Store the image and the rollout of every patch."""
     picture = look.picture
     if picture is None:
         return None
-    blocks["pixels"] = packed(picture.pixels)
+    blocks["pixels"] = picture.pixels
     rolled = look.rollout()
     # Of a row, only how patches compare is shown: each row is scaled to its largest weight on a patch.
     patches = rolled[:, picture.leading :]
-    blocks["rollout"] = packed((patches / patches.amax(1, keepdim=True)).mul(255).round().to(torch.uint8))
+    blocks["rollout"] = (patches / patches.amax(1, keepdim=True)).mul(255).round().to(torch.uint8)
     channels, height, width = picture.pixels.shape
     return {"channels": channels, "height": height, "width": width, "grid": picture.grid, "leading": picture.leading}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,6 +13,9 @@ from torch import Tensor
 from qkv.checkpoints.sentence import POOLINGS, Dense, SentenceModel
 from qkv.common.errors import UsageError, unknown
 from qkv.common.outputs import Hidden
+from qkv.predict.finite import finite
+from qkv.predict.runner import Runner
+from qkv.predict.texts import check_texts
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Tanh": torch.tanh,
@@ -20,6 +25,44 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "SiLU": F.silu,
     "Sigmoid": torch.sigmoid,
 }
+
+
+def embed(
+    model: Runner,
+    texts: Sequence[str],
+    *,
+    pooling: str | None,
+    normalize: bool,
+    prompt: str | None,
+    prompt_name: str | None,
+    output: str,
+    progress: Callable[[int], None] | None,
+) -> np.ndarray[Any, Any] | Tensor:
+    """Turn each text into one vector; see `Model.embed`."""
+    check_texts("embed", texts)
+    way = chosen(model.sentence, pooling)
+    before = prompt_of(way, prompt, prompt_name)
+    if output not in ("numpy", "torch"):
+        raise unknown("output", output, ["numpy", "torch"])
+    model.warn_unknown(texts)
+    encoded = model.encode([before + text for text in texts] if before else texts)
+    skip = _prompt_tokens(model, before) if before and not way.include_prompt else 0
+
+    def pool(hidden: Hidden) -> list[Tensor]:
+        return list(vectors(hidden, way, skip))
+
+    rows = model.run(encoded.ids, model.module.encoder_states, pool, segments=encoded.segments, progress=progress)
+    found = finite(torch.stack(rows)) if rows else torch.empty(0, way.width(model.config.dim))
+    if normalize:
+        found = F.normalize(found, dim=-1)
+    return found.cpu().numpy() if output == "numpy" else found
+
+
+def _prompt_tokens(model: Runner, prompt: str) -> int:
+    """Count the tokens of a prompt that stand before those of a text: a special one at its end does not."""
+    (ids,) = model.encode([prompt]).ids
+    special = set(model.tokenizer.specials.values()) if model.tokenizer else set()
+    return len(ids) - (bool(ids) and ids[-1] in special)
 
 
 def chosen(sentence: SentenceModel, pooling: str | None) -> SentenceModel:

@@ -1,4 +1,4 @@
-"""The verbs of a model: classify, tag, answer, fill, embed, translate, generate, score, explain, look and more."""
+"""The verbs of a model: classify, tag, answer, fill, embed, translate, generate, score and more."""
 
 from __future__ import annotations
 
@@ -6,33 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from qkv.common.errors import unknown
-from qkv.common.outputs import Hidden
 from qkv.evaluation.words import Vectors
-from qkv.insight.explanation import Explanations
-from qkv.insight.head_patterns import HeadNumbers
-from qkv.insight.look import Look
 from qkv.predict.answer import Answer, answer, doubts
 from qkv.predict.batching import Ids
 from qkv.predict.classify import Label, classify
-from qkv.predict.embed import chosen, prompt_of, vectors
-from qkv.predict.explain import explain
+from qkv.predict.embed import embed
 from qkv.predict.fill import Choice, fill
-from qkv.predict.finite import finite
 from qkv.predict.generate import generate
 from qkv.predict.generated import Generated
-from qkv.predict.heads import heads
 from qkv.predict.images import chances_of_images
-from qkv.predict.layers import Layers, layers
+from qkv.predict.inspection import Inspection
 from qkv.predict.likelihood import log_probs
-from qkv.predict.look import look
-from qkv.predict.runner import Runner
 from qkv.predict.score import Likelihood, score
 from qkv.predict.tag import Entity, has_entities, tag
-from qkv.predict.texts import check_texts
 from qkv.predict.translate import stream, translate
 from qkv.predict.verbs import names_of, verbs
 from qkv.predict.words import named_vectors
@@ -41,7 +29,7 @@ from qkv.predict.zero_shot import zero_shot
 LABELLED = {"classify", "tag", "distilled"}  # heads that predict labels
 
 
-class Model(Runner):
+class Model(Inspection):
     """A model, its tokenizer and its labels."""
 
     def __repr__(self) -> str:
@@ -202,29 +190,16 @@ class Model(Runner):
         Returns:
             Shape: [texts, D], float32.
         """
-        check_texts("embed", texts)
-        way = chosen(self.sentence, pooling)
-        before = prompt_of(way, prompt, prompt_name)
-        if output not in ("numpy", "torch"):
-            raise unknown("output", output, ["numpy", "torch"])
-        self.warn_unknown(texts)
-        encoded = self.encode([before + text for text in texts] if before else texts)
-        skip = self._prompt_tokens(before) if before and not way.include_prompt else 0
-
-        def pool(hidden: Hidden) -> list[Tensor]:
-            return list(vectors(hidden, way, skip))
-
-        rows = self.run(encoded.ids, self.module.encoder_states, pool, segments=encoded.segments, progress=progress)
-        found = finite(torch.stack(rows)) if rows else torch.empty(0, way.width(self.config.dim))
-        if normalize:
-            found = torch.nn.functional.normalize(found, dim=-1)
-        return found.cpu().numpy() if output == "numpy" else found
-
-    def _prompt_tokens(self, prompt: str) -> int:
-        """Count the tokens of a prompt that stand before those of a text: a special one at its end does not."""
-        (ids,) = self.encode([prompt]).ids
-        special = set(self.tokenizer.specials.values()) if self.tokenizer else set()
-        return len(ids) - (bool(ids) and ids[-1] in special)
+        return embed(
+            self,
+            texts,
+            pooling=pooling,
+            normalize=normalize,
+            prompt=prompt,
+            prompt_name=prompt_name,
+            output=output,
+            progress=progress,
+        )
 
     def similar(self, a: str, b: str) -> float:
         """Return the cosine of two texts' vectors."""
@@ -284,73 +259,9 @@ class Model(Runner):
         found = translate(self, texts, nbest=nbest, alignments=alignments, progress=progress, **options)
         return found if nbest != 1 or scores or alignments else [translation.text for translation in found]
 
-    def look(self, text: str, target: str | None = None, **options: Any) -> Look:
-        """Look inside: the attention of every layer and head for one input, and what each layer would answer.
-
-        Args:
-            text: a text; for a model of images, the path of an image.
-            target: for a translator, the translation; None looks at the model's own. For an encoder, the second text of
-                a pair.
-            options: of the search for the model's own translation; see `translate`.
-
-        Returns:
-            A `Look`. It computes weights when you ask for them, shows itself in a notebook, and `save("look.html")`
-            writes all of it into one file.
-        """
-        return look(self, text, target, name=getattr(self, "place", None), **options)
-
     def translate_stream(self, texts: Iterable[str], *, chunk: int = 512, **options: Any) -> Iterator[Any]:
         """Translate texts as they arrive, in order; at most `chunk` of them are held at a time."""
         return stream(self.translate, texts, chunk, options)
-
-    def explain(
-        self,
-        texts: str | Sequence[str],
-        pairs: str | Sequence[str] | None = None,
-        *,
-        of: str | None = None,
-        verb: str | None = None,
-        steps: int | None = None,
-        each: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> Explanations:
-        """Show the words behind a label, a tag, an answer, a fill-in, a translation or the next word.
-
-        Each word's effect is measured by integrated gradients and by leaving the word out. The result prints its
-        numbers, shows itself in a notebook, and `save("page.html")` writes a page.
-
-        Args:
-            texts: a text or a list of them; for a model that answers questions, the questions.
-            pairs: the second text of each pair, or the context of each question.
-            of: explain this label, word, translation or piece of a context instead of what the model says.
-            verb: classify, tag, answer, fill, translate or next, for a model that can do several.
-            steps: points of the integral. None takes as many as the completeness check needs, at most 384.
-            each: explain each word of a translation by itself, given the words before it.
-            progress: called with the number of texts when they are done.
-
-        Returns:
-            Explanations: one for each answer, in the order of the texts. A text with three entities has three.
-        """
-        first = [texts] if isinstance(texts, str) else texts
-        second = [pairs] if isinstance(pairs, str) else pairs
-        return explain(self, first, second, of=of, verb=verb, steps=steps, each=each, progress=progress)
-
-    def heads(self, texts: str | Sequence[str]) -> list[HeadNumbers]:
-        """Measure what each attention head does: entropy, distance, and which tokens it looks at.
-
-        A translator reads the texts and its own translations of them.
-        """
-        return heads(self, [texts] if isinstance(texts, str) else texts)
-
-    def layers(self, texts: str | Sequence[str], compare: Runner | None = None) -> Layers:
-        """Measure how the representations of texts change from layer to layer.
-
-        Args:
-            texts: a text or a list of them; the more, the better.
-            compare: another model, such as this one before fine-tuning: `similarity` then compares its layers (columns)
-                with those of this model (rows).
-        """
-        return layers(self, [texts] if isinstance(texts, str) else texts, compare)
 
     def generate(
         self,

@@ -62,10 +62,10 @@ def trained_columns(folder: str, part: str | None = None) -> dict[str, str]:
         part: of a mixture, the part that the files are for.
     """
     place = find(folder)
-    if kept := _beside(place, READING):
+    if kept := beside(place, READING):
         table = disk.read_table(kept, TABLE)
         return {key: str(value) for key, value in table.get(PARTS, {}).get(part, table).items() if key in KEPT}
-    recipe = _beside(place, "recipe.toml")
+    recipe = beside(place, "recipe.toml")
     return {} if recipe is None else {key: getattr(read_recipe(str(recipe)).data, key) for key in KEPT}
 
 
@@ -113,7 +113,7 @@ def reading_for(
     if not (own or task).reads_windows:
         known = {key: value for key, value in trained_columns(folder, part).items() if key not in changes}
         return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."), task=own)
-    data, recipe = task.default_data(model), _beside(find(folder), "recipe.toml")
+    data, recipe = task.default_data(model), beside(find(folder), "recipe.toml")
     if whole:
         data = replace(data, unit="file")
     why = "no recipe.toml next to the model; change it with --set data.unit=…"
@@ -129,12 +129,13 @@ def reading_for(
 
 def _own_task(model: Model, folder: str) -> type[Task] | None:
     """Return the task of the run, if it can score the model and another task would."""
-    recipe = _beside(find(folder), "recipe.toml")
+    recipe = beside(find(folder), "recipe.toml")
     name = read_recipe(str(recipe)).task if recipe is not None else ""
     found = TASKS.get(name)
     return found if found not in (None, task_for(model)) and found.can_score(model) else None
 
 
-def _beside(folder: Path, name: str) -> Path | None:
+def beside(folder: Path, name: str) -> Path | None:
+    """Return a file of the run that a model folder belongs to: that of best/ is the folder above."""
     places = [folder, *([folder.parent] if folder.name == "best" else [])]
     return next((file for place in places if (file := place / name).is_file()), None)

@@ -1,0 +1,95 @@
+"""`qkv serve`: models behind HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qkv.cli import completion
+from qkv.cli.options import DEVICE
+from qkv.cli.texts import print_note
+
+app = typer.Typer(rich_markup_mode="rich")
+LIMITS = "Limits"
+
+
+@app.command(
+    epilog="Examples:  qkv serve   |   qkv serve runs/phrasebook --port 8080   |   "
+    "QKV_API_KEY=secret qkv serve runs/reviews runs/tags --host 0.0.0.0"
+)
+def serve(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODEL…",
+            help="Model folders, hf:OWNER/NAME or built-in names; each is served under its folder's name. Default: the "
+            "built-in models.",
+            show_default=False,
+            autocompletion=completion.models,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on. Any but this machine's own needs an API key.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="QKV_API_KEY",
+            help="What clients must send as a bearer token. Others can see it on a command line: better set "
+            "the environment variable.",
+            show_default=False,
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Let pages of this origin ask; repeat it for more.", show_default=False),
+    ] = None,
+    device: Annotated[str | None, DEVICE] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, help="Threads of a matrix product. Default: one for each core.", show_default=False),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option(min=0.1, help="Seconds until an answer is given up.", rich_help_panel=LIMITS)
+    ] = 60.0,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Requests that may wait; beyond that, 429.", rich_help_panel=LIMITS)
+    ] = 256,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=0.01, help="Seconds of estimated work that may wait; beyond that, 429.", rich_help_panel=LIMITS
+        ),
+    ] = 0.5,
+    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of a request.", rich_help_panel=LIMITS)] = 8 << 20,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)] = 512,
+    max_characters: Annotated[
+        int, typer.Option(min=1, help="Characters of a request.", rich_help_panel=LIMITS)
+    ] = 400_000,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a request.", rich_help_panel=LIMITS)] = 65_536,
+    max_new_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens to generate for each text.", rich_help_panel=LIMITS)
+    ] = 1024,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Write what users send into the log.")] = False,
+) -> None:
+    """Serve models over HTTP, with a page to try them on: every verb, and the routes of OpenAI and TEI clients.
+
+    Ctrl-C or SIGTERM finishes the answers that have begun, then stops.
+    """
+    from qkv.serving.limits import Limits
+    from qkv.serving.start import Order, start
+
+    limits = Limits(
+        body=max_body,
+        texts=max_texts,
+        characters=max_characters,
+        tokens=max_tokens,
+        new_tokens=max_new_tokens,
+        queue=queue,
+        patience=patience,
+        deadline=deadline,
+    )
+    order = Order(models or [], host, port, api_key, cors or [], device, threads, limits, log_text)
+    start(order, say=print_note)
