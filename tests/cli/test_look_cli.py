@@ -15,6 +15,8 @@ def folders(tmp_path_factory):
     place = tmp_path_factory.mktemp("looked")
     make_translator("transformer-tiny").save(place / "translator")
     make_reader("mlm").save(place / "filler")
+    make_reader("mlm", "classify", labels=("bad", "good")).save(place / "tuned")
+    make_reader("mlm", kind="byte-bpe").save(place / "bytes")
     return place
 
 
@@ -73,10 +75,59 @@ def test_files_are_written_and_named(qkv, tmp_path):
     assert both.err.startswith("a.svg: ")
 
 
+def test_rollout_is_a_layer(qkv, folders, tmp_path):
+    done = qkv("translator", "The cat sleeps.", "--layer", "rollout", "--svg", "r.svg")
+    assert done.out == "r.svg: encoder, rollout through 2 layers\n"
+    found = json.loads(qkv("translator", "The cat sleeps.", "Le chat.", "--layer", "rollout", "--json").out)
+    seen = package.load(folders / "translator", device="cpu").look("The cat sleeps.", "Le chat.")
+    assert (found["part"], found["layer"], found["head"]) == ("encoder", "rollout", None)
+    torch.testing.assert_close(torch.tensor(found["weights"]), seen.rollout(), atol=1e-5, rtol=0)
+
+
+def test_two_models_beside_each_other(qkv, folders, tmp_path):
+    done = qkv("tuned", "the [MASK] sat", "--compare", folders / "filler")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].endswith(f"tuned beside {folders / 'filler'}")
+    assert lines[2].split() == ["layer", "0", "1"]
+    assert [line.split()[0] for line in lines[3:5]] == ["0", "1"]
+    assert lines[5].startswith("layer ")
+    assert "most similar in" in lines[5]
+    assert lines[-3].startswith("answer, [MASK]·at·2:")
+    assert "\x1b" not in done.out
+    both = qkv("tuned", "the [MASK] sat", "--compare", folders / "filler", "--head", 0)
+    assert both.out.count("encoder, layer 1, head 0") == 2
+    told = json.loads(qkv("tuned", "the [MASK] sat", "--compare", folders / "filler", "--json").out)
+    assert len(told["parts"]["encoder"]["moved"]) == len(told["answers"]) == 2
+    page = qkv("tuned", "the [MASK] sat", "--compare", folders / "filler", "--html", "c.html")
+    assert page.out.startswith("c.html: ")
+    assert "other-encoder-weights-0" in (tmp_path / "c.html").read_text("utf-8")
+
+
+def test_what_cannot_be_compared_is_one_sentence(qkv, folders, tmp_path):
+    for asked, said in (
+        (("tuned", "the cat", "--compare", folders / "bytes"), "different tokens"),
+        (("tuned", "the cat", "--compare", folders / "nothing"), "is not a folder"),
+        (("tuned", "the cat", "--compare", folders / "filler", "--svg", "a.svg"), "leave out --compare"),
+        (("tuned", "the cat", "--compare", folders / "filler", "--layer", 5, "--html", "a.html"), "no layer 5"),
+        (("tuned", "the cat", "--compare", folders / "filler", "--part", "cross"), "unknown part 'cross'"),
+        (("tuned", "the cat", "--compare", folders / "filler", "--html", "none/a.html"), "folder does not exist"),
+    ):
+        done = qkv(*asked)
+        assert done.code != 0
+        assert done.out == ""
+        assert said in done.err
+        assert done.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         (("translator", "a", "--layer", 2, "--svg", "a.svg"), "there is no layer 2: layers are numbered from 0 to 1"),
+        (("translator", "a", "--layer", "last"), "layer must be a number or rollout, got 'last'"),
+        (("filler", "a", "--layer", "rollout", "--head", 0), "rollout is over all heads: name no head"),
+        (("translator", "a", "--layer", "rollout", "--part", "cross"), "rollout follows self-attention"),
         (("translator", "a", "--head", 9), "there is no head 9: heads are numbered from 0 to 1"),
         (("filler", "a", "--part", "cross"), "unknown part 'cross' (allowed: encoder)"),
         (("filler", "a", "--beam", 2), "beam: only a translator that writes the target itself takes these options"),

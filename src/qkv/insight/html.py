@@ -9,38 +9,48 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from qkv.common.terminal import one_line
-from qkv.insight.look import TITLES, Look, Part
-from qkv.insight.maps import bias_of, chosen, layer_maps, packed, projections
+from qkv.insight.look import ROLLOUT, TITLES, Look, Part
+from qkv.insight.maps import bias_of, chosen, eight_bits, layer_maps, packed, projections
+from qkv.insight.rollout import rollout
 from qkv.version import __version__
 
+if TYPE_CHECKING:
+    from qkv.insight.look_comparison import LookComparison
+
 FOLDER = Path(__file__).with_name("page")
-SCRIPTS = ("data", "draw", "heads", "matrix", "model", "steps", "answers", "picture", "main")
+SCRIPTS = ("data", "draw", "heads", "matrix", "model", "steps", "answers", "picture", "changes", "main")
 CELLS = 64_000_000  # weights stored in full, a byte each before compression; beyond that some layers only
 NUMBERS = 4_000_000  # numbers of q and k stored, two bytes each; beyond that for some layers only
 FRAMED = 8_000_000  # weights stored in a notebook, which keeps every output in its file
 
 
-def page(look: Look, cells: int = CELLS) -> str:
-    """Return the page."""
+def page(look: Look, cells: int = CELLS, beside: LookComparison | None = None) -> str:
+    """Return the page of a look, or of one look beside another."""
     script = "\n".join((FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     blocks: dict[str, Tensor] = {}
+    looks = {"": look} if beside is None else {"": look, "other-": beside.other}
     data = {
-        "parts": [_part(look, name, cells, blocks) for name in _order(look)],
-        "lens": None if look.lens is None else _lens(look),
+        "parts": [
+            _part(one, name, cells // len(looks), blocks, prefix)
+            for prefix, one in looks.items()
+            for name in _order(one)
+        ],
+        "lens": _lens(look),
         "picture": _picture(look, blocks),
+        "beside": None if beside is None else _beside(beside),
     }
     known = {
         "title": escape(one_line(f"{look.model}: {' / '.join(look.texts)}"[:120])),
         "policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
         "style": (FOLDER / "page.css").read_text("utf-8"),
-        "model": escape(one_line(look.model)),
+        "model": escape(one_line(look.model if beside is None else beside.about)),
         "about": escape(one_line(look.about)),
         "texts": "".join(f'<p class="text"><bdi>{escape(_shortened(text))}</bdi></p>' for text in look.texts),
         "notes": "".join(f'<p class="note">{escape(_shortened(note))}</p>' for note in look.notes),
@@ -54,9 +64,9 @@ def page(look: Look, cells: int = CELLS) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: known[found[1]], template)
 
 
-def framed(look: Look) -> str:
+def framed(look: Look, beside: LookComparison | None = None) -> str:
     """Return the page as a frame for a notebook."""
-    source = escape(page(look, FRAMED))
+    source = escape(page(look, FRAMED, beside))
     return (
         f'<iframe srcdoc="{source}" sandbox="allow-scripts" title="attention" '
         'style="width:100%;height:860px;border:1px solid #8884;border-radius:8px"></iframe>'
@@ -76,22 +86,29 @@ def _order(look: Look) -> list[str]:
     return [look.main, *(name for name in look.parts if name != look.main)]
 
 
-def _part(look: Look, name: str, cells: int, blocks: dict[str, Tensor]) -> dict[str, Any]:
-    """Store the maps of a part, and return what the page must know of it."""
+def _part(look: Look, name: str, cells: int, blocks: dict[str, Tensor], prefix: str = "") -> dict[str, Any]:
+    """Store the maps of a part, and return what the page must know of it; `prefix` tells two models apart."""
     part = look.parts[name]
     size = part.num_heads * len(part.rows) * len(part.columns)
     usual = look.usual_layer(name)
     stored = chosen(part.num_layers, cells // len(look.parts) // max(size, 1), usual)
-    thumbs = []
+    thumbs, means = [], []
+    follows = part.rows is part.columns and len(stored) == part.num_layers  # a rollout of a longer text takes too long
     for layer, maps in enumerate(layer_maps(part, stored)):
         thumbs.append(maps.thumbs)
+        if follows:
+            means.append(maps.mean.unsqueeze(0))
         if maps.weights is not None:
-            blocks[f"{name}-weights-{layer}"] = maps.weights
+            blocks[f"{prefix}{name}-weights-{layer}"] = maps.weights
     small = torch.stack(thumbs)
-    blocks[f"{name}-thumbs"] = small
+    blocks[f"{prefix}{name}-thumbs"] = small
+    if follows:
+        blocks[f"{prefix}{name}-weights-{ROLLOUT}"] = eight_bits(rollout(means))
     return {
-        "name": name,
+        "name": prefix + name,
+        "kind": name,
         "title": TITLES[name],
+        "model": one_line(look.model),
         "rows": _labels(part.rows),
         "columns": _labels(part.columns),
         "same": part.rows is part.columns,
@@ -100,11 +117,12 @@ def _part(look: Look, name: str, cells: int, blocks: dict[str, Tensor]) -> dict[
         "thumb": list(small.shape[2:]),
         "layer": usual,
         "stored": sorted(stored),
-        "steps": _steps(look, name, part, usual, blocks),
+        "rollout": follows,
+        "steps": _steps(part, prefix + name, NUMBERS // len(look.parts), usual, blocks),
     }
 
 
-def _steps(look: Look, name: str, part: Part, usual: int, blocks: dict[str, Tensor]) -> dict[str, Any]:
+def _steps(part: Part, name: str, room: int, usual: int, blocks: dict[str, Tensor]) -> dict[str, Any]:
     """Store q and k of as many layers as there is room for, and return what the page must know to use them."""
     calls = [part.call(layer) for layer in range(part.num_layers)]
     first = calls[0]
@@ -113,7 +131,7 @@ def _steps(look: Look, name: str, part: Part, usual: int, blocks: dict[str, Tens
     size = first.q.numel() + first.k.numel()
     if first.bias is not None:
         size += first.q.shape[1] * len(part.rows) * len(part.columns)
-    stored = chosen(part.num_layers, max(NUMBERS // len(look.parts) // size, 1), usual)
+    stored = chosen(part.num_layers, max(room // size, 1), usual)
     scales = {}
     for layer in sorted(stored):
         call = calls[layer]
@@ -127,8 +145,25 @@ def _steps(look: Look, name: str, part: Part, usual: int, blocks: dict[str, Tens
     return {"scales": scales, "kv": first.k.shape[1], "width": first.q.shape[2], **visible}
 
 
-def _lens(look: Look) -> dict[str, Any]:
-    assert look.lens is not None
+def _beside(beside: LookComparison) -> dict[str, Any]:
+    """Return the distances of the heads, and what the other model answers at the same places."""
+    first, second = beside.look.lens, beside.other.lens
+    same = first is not None and second is not None and first.places == second.places
+    parts = {
+        name: {
+            "same": one.moved is not None,
+            "distances": [[round(value, 4) for value in row] for row in one.distances.tolist()],
+            "nearest": [[round(value, 4) for value in row] for row in one.nearest.tolist()],
+            "where": one.where,
+        }
+        for name, one in beside.parts.items()
+    }
+    return {"model": one_line(beside.other.model), "parts": parts, "lens": _lens(beside.other) if same else None}
+
+
+def _lens(look: Look) -> dict[str, Any] | None:
+    if look.lens is None:
+        return None
     lens = look.lens
     return {
         "places": _labels(lens.places),

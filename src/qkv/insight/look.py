@@ -20,12 +20,15 @@ from qkv.nn.recurrent import Step
 if TYPE_CHECKING:
     from rich.console import Group
 
+    from qkv.insight.look_comparison import LookComparison
+
 TITLES = {
     "encoder": "encoder",
     "decoder": "decoder",
     "cross": "decoder over the source",
 }
 KINDS = ("html", "svg", "png")
+ROLLOUT = "rollout"  # in the place of a layer: all of them multiplied
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,7 @@ class Look:
         picture: the image, for a model of images.
         texts: what was read.
         notes: what a reader should know.
+        written: the model's own translation, if no other was given.
     """
 
     model: str
@@ -112,6 +116,7 @@ class Look:
     picture: Picture | None = None
     texts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    written: str | None = None
 
     def part(self, name: str | None = None) -> Part:
         """Return a part by name; by default cross, or the only one."""
@@ -134,8 +139,11 @@ class Look:
         """Compute the weights of a layer or of one head. Shape: [N, L, S], or [L, S] of one head."""
         return self.part(part).weights(layer, head)
 
-    def map(self, layer: int | None = None, head: int | None = None, part: str | None = None) -> Tensor:
-        """Compute one matrix: of a head, or the mean over the heads of a layer. Shape: [L, S]."""
+    def map(self, layer: int | str | None = None, head: int | None = None, part: str | None = None) -> Tensor:
+        """Compute one matrix: of a head, the mean over the heads of a layer, or "rollout". Shape: [L, S]."""
+        if isinstance(layer, str):
+            self._check_rollout(layer, head)
+            return self.rollout(part)
         found, layer = self.part(part), self.usual_layer(part) if layer is None else layer
         if head is not None:
             return found.weights(layer, head)
@@ -146,10 +154,22 @@ class Look:
 
     def rollout(self, part: str | None = None) -> Tensor:
         """Compute the attention rollout of a self-attention. Shape: [L, L]."""
-        found = self.part(part if part is not None else next(iter(self.parts)))
+        _, found = self._own(part)
+        return rollout(found.weights(layer) for layer in range(found.num_layers))
+
+    def _own(self, part: str | None) -> tuple[str, Part]:
+        """Return a self-attention: by default the first one."""
+        name = next(iter(self.parts)) if part is None else part
+        found = self.part(name)
         if found.rows is not found.columns:
             raise UsageError("rollout follows self-attention through the layers: name the encoder or the decoder")
-        return rollout(found.weights(layer) for layer in range(found.num_layers))
+        return name, found
+
+    def _check_rollout(self, layer: str, head: int | None) -> None:
+        if layer != ROLLOUT:
+            raise UsageError(f"layer must be a number or {ROLLOUT}, got {layer!r}")
+        if head is not None:
+            raise UsageError(f"{ROLLOUT} is over all heads: name no head")
 
     @property
     def about(self) -> str:
@@ -160,8 +180,11 @@ class Look:
         )
         return " · ".join([self.family, *sizes])
 
-    def describe(self, layer: int | None = None, head: int | None = None, part: str | None = None) -> str:
+    def describe(self, layer: int | str | None = None, head: int | None = None, part: str | None = None) -> str:
         """Say which matrix `map` gives."""
+        if isinstance(layer, str):
+            self._check_rollout(layer, head)
+            return f"{TITLES[self._own(part)[0]]}, {ROLLOUT} through {_count(self._own(part)[1].num_layers, 'layer')}"
         found, layer = self.part(part), self.usual_layer(part) if layer is None else layer
         heads = (
             f"head {found.check('head', head)}" if head is not None else f"mean of {_count(found.num_heads, 'head')}"
@@ -170,7 +193,7 @@ class Look:
 
     def heatmap(
         self,
-        layer: int | None = None,
+        layer: int | str | None = None,
         head: int | None = None,
         part: str | None = None,
         *,
@@ -180,7 +203,7 @@ class Look:
         """Draw one matrix for the terminal: print it with rich.
 
         Args:
-            layer: the layer, counted from 0.
+            layer: the layer, counted from 0, or "rollout".
             head: the head; None draws the mean over the heads.
             part: encoder, decoder or cross.
             colour: shade the cells; otherwise draw plain characters.
@@ -188,7 +211,7 @@ class Look:
         """
         from qkv.insight.terminal import heatmap, ranking, width_of
 
-        found, weights = self.part(part), self.map(layer, head, part)
+        found, weights = self._shown(layer, part), self.map(layer, head, part)
         fits = width is None or width_of(found.rows, found.columns, colour=colour) <= width
         return (heatmap if fits else ranking)(weights, found.rows, found.columns, colour=colour)
 
@@ -208,7 +231,7 @@ class Look:
         file: str | Path,
         *,
         kind: str | None = None,
-        layer: int | None = None,
+        layer: int | str | None = None,
         head: int | None = None,
         part: str | None = None,
     ) -> Path:
@@ -217,7 +240,7 @@ class Look:
         Args:
             file: the file.
             kind: html, svg or png; None means what the ending of the file says.
-            layer: for a picture, the layer, counted from 0.
+            layer: for a picture, the layer, counted from 0, or "rollout".
             head: for a picture, the head; None draws the mean over the heads.
             part: for a picture, encoder, decoder or cross.
         """
@@ -230,10 +253,13 @@ class Look:
         disk.replace_file(path, self._written(ending, layer, head, part))
         return path
 
-    def _written(self, kind: str, layer: int | None, head: int | None, part: str | None) -> bytes:
+    def _shown(self, layer: int | str | None, part: str | None) -> Part:
+        return self._own(part)[1] if isinstance(layer, str) else self.part(part)
+
+    def _written(self, kind: str, layer: int | str | None, head: int | None, part: str | None) -> bytes:
         if kind == "html":
             return self.html().encode()
-        found = self.part(part)
+        found = self._shown(layer, part)
         drawn = (self.map(layer, head, part), found.rows, found.columns, self.describe(layer, head, part))
         if kind == "svg":
             from qkv.insight.svg import svg
@@ -243,15 +269,23 @@ class Look:
 
         return png(*drawn)
 
-    def to_dict(self, layer: int | None = None, head: int | None = None, part: str | None = None) -> dict[str, Any]:
+    def compare(self, other: Look) -> LookComparison:
+        """Compare with another model's look at the same input, such as the same model's before fine-tuning."""
+        from qkv.insight.look_comparison import LookComparison
+
+        return LookComparison.of(self, other)
+
+    def to_dict(
+        self, layer: int | str | None = None, head: int | None = None, part: str | None = None
+    ) -> dict[str, Any]:
         """Return one matrix and the answers for JSON."""
-        found, layer = self.part(part), self.usual_layer(part) if layer is None else layer
+        found, layer = self._shown(layer, part), self.usual_layer(part) if layer is None else layer
         return {
             "model": self.model,
             "family": self.family,
             "parts": {name: {"layers": one.num_layers, "heads": one.num_heads} for name, one in self.parts.items()},
-            "part": part or self.main,
-            "layer": found.check("layer", layer),
+            "part": next(name for name, one in self.parts.items() if one is found),
+            "layer": layer if isinstance(layer, str) else found.check("layer", layer),
             "head": None if head is None else found.check("head", head),
             "rows": found.rows,
             "columns": found.columns,

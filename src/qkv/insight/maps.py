@@ -26,10 +26,12 @@ class LayerMaps:
     Attributes:
         weights: the root of each weight, times 255. None if the layer is not stored. Shape: [N, L, S], uint8.
         thumbs: the same as thumbnails; a pixel is the largest weight it covers. Shape: [N, h, w], uint8.
+        mean: the mean over the heads, as it is. Shape: [L, S].
     """
 
     weights: Tensor | None
     thumbs: Tensor
+    mean: Tensor
 
 
 def layer_maps(part: Part, stored: set[int]) -> Iterator[LayerMaps]:
@@ -37,13 +39,19 @@ def layer_maps(part: Part, stored: set[int]) -> Iterator[LayerMaps]:
     for layer in range(part.num_layers):
         size = (part.num_heads, len(part.rows), len(part.columns))
         kept = torch.empty(size, dtype=torch.uint8) if layer in stored else None
-        thumbs = []
+        thumbs, total = [], torch.zeros(())
         for head in range(part.num_heads):
             weights = part.weights(layer, head)
-            thumbs.append(_eight_bits(_thumbnail(weights)))
+            total = total.to(weights.device) + weights
+            thumbs.append(eight_bits(_thumbnail(weights)))
             if kept is not None:
-                kept[head] = _eight_bits(weights)
-        yield LayerMaps(kept, torch.stack(thumbs))
+                kept[head] = eight_bits(weights)
+        yield LayerMaps(kept, torch.stack(thumbs), total / part.num_heads)
+
+
+def eight_bits(weights: Tensor) -> Tensor:
+    """Store the root of each weight: 8 bits then tell weights down to 1 in 65,000 from nothing."""
+    return weights.clamp(0, 1).sqrt_().mul_(255).round_().to(torch.uint8).cpu()
 
 
 def chosen(number: int, room: int, first: int) -> set[int]:
@@ -70,11 +78,6 @@ def bias_of(call: Call) -> Tensor | None:
 def packed(values: Tensor) -> str:
     """Compress the bytes of a tensor, as text for a page."""
     return base64.b64encode(zlib.compress(values.detach().cpu().contiguous().numpy().tobytes(), LEVEL)).decode()
-
-
-def _eight_bits(weights: Tensor) -> Tensor:
-    """Store the root of each weight: 8 bits then tell weights down to 1 in 65,000 from nothing."""
-    return weights.clamp(0, 1).sqrt_().mul_(255).round_().to(torch.uint8).cpu()
 
 
 def _thumbnail(weights: Tensor) -> Tensor:

@@ -134,8 +134,13 @@ def _signed(value: float) -> Text:
 
 
 def _shaded(value: float) -> Text:
-    """Shade a cell from pale to deep blue by the square root of its weight, so that 10 % is still visible."""
+    """Shade a cell and write the weight in percent."""
+    return shade(value, f"{100 * value:3.0f}" if value >= 0.005 else "   ")
+
+
+def shade(value: float, shown: str) -> Text:
+    """Shade a cell from pale to deep blue by the square root of its value, so that 10 % is still visible."""
     depth = value**0.5
     red, green, blue = (round(pale + (deep - pale) * depth) for pale, deep in ((235, 8), (240, 48), (247, 107)))
     ink = "white" if depth > 0.55 else "black"
-    return Text(f"{100 * value:3.0f}" if value >= 0.005 else "   ", f"{ink} on rgb({red},{green},{blue})")
+    return Text(shown, f"{ink} on rgb({red},{green},{blue})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from qkv.common.errors import UsageError, show
 from qkv.insight.capture import Found, capture
 from qkv.insight.lens import Lens, Question, States, lens
 from qkv.insight.look import Look, Part
+from qkv.insight.look_comparison import LookComparison
 from qkv.nn.attention import CrossAttention, SelfAttention
 from qkv.nn.recurrent import SegmentAttention
 from qkv.nn.tap import recording
@@ -42,7 +44,26 @@ def look(model: Runner, text: str, target: str | None = None, *, name: str | Non
         picture=read.picture,
         texts=[text, *([] if target is None else [target])],
         notes=list(read.notes),
+        written=read.said,
     )
+
+
+def look_beside(
+    model: Runner,
+    other: Runner,
+    text: str,
+    target: str | None = None,
+    *,
+    names: tuple[str | None, str | None] = (None, None),
+    **options: Any,
+) -> LookComparison:
+    """Look at one input with two models; without a target, both read the first one's translation."""
+    found = look(model, text, target, name=names[0], **options)
+    if found.written is not None:
+        target, notes = found.written, found.notes
+        # The path of a search need not be how the tokenizer cuts its text, and the other model gets the text.
+        found = replace(look(model, text, target, name=names[0]), notes=notes)
+    return found.compare(look(other, text, target, name=names[1]))
 
 
 @torch.no_grad()

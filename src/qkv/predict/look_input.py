@@ -35,6 +35,7 @@ class Input:
         wanted: their ids.
         picture: the image.
         notes: what a reader should know.
+        said: the model's own translation, if no target was given.
     """
 
     batch: Tokens | Pairs | Images
@@ -45,6 +46,7 @@ class Input:
     wanted: list[int] | None = None
     picture: Picture | None = None
     notes: tuple[str, ...] = ()
+    said: str | None = None
 
 
 def read_input(model: Runner, text: str, target: str | None, options: Mapping[str, Any]) -> Input:
@@ -93,7 +95,7 @@ def _pair(model: Runner, tokenizer: TextTokenizer, text: str, target: str | None
     wanted = _some(wanted)[: position_limit(model.config)]
     read = [model.config.start_id, *wanted[:-1]]
     check_ids(model.config, [source], [read], None)
-    notes = (f"The model's own translation: {tokenizer.decode(wanted)}",) if target is None else ()
+    said = tokenizer.decode(wanted) if target is None else None
     return Input(
         batch=Pairs(Tokens.of([source], device=model.device), Tokens.of([read], device=model.device)),
         tokens=tokenizer.pieces(source),
@@ -101,7 +103,8 @@ def _pair(model: Runner, tokenizer: TextTokenizer, text: str, target: str | None
         read=tokenizer.pieces(read),
         written=tokenizer.pieces(wanted),
         wanted=wanted,
-        notes=notes,
+        notes=() if said is None else (f"The model's own translation: {said}",),
+        said=said,
     )
 
 

@@ -12,14 +12,13 @@ function setUpAnswers() {
 
 function drawAnswers() {
   const place = Number(one("#place").value), { layers, choices, wanted } = data.lens;
-  const right = wanted[place], own = choices[place].at(-1);
-  const listed = right === null || own.some(([name]) => name === right[0]) ? own : [...own, [right[0], right[1].at(-1)]];
-  one("#answers .bars").replaceChildren(...listed.flatMap(([name, score]) => {
-    const isRight = right !== null && name === right[0];
-    const bar = element("i"), label = element("span", isRight ? `${name} ✓` : name, isRight ? { class: "wanted", title: "the token that follows in the text" } : {});
-    bar.style.width = `${Math.max(100 * score, 0.4)}%`;
-    return [label, bar, element("span", percent(score))];
-  }));
+  const right = wanted[place], own = choices[place].at(-1), other = data.beside?.lens ?? null;
+  one("#answers .bars").replaceChildren(...barsOf(data.lens, place));
+  one("#other-name").hidden = one("#answers .other").hidden = other === null;
+  if (other !== null) {
+    one("#other-name").textContent = data.beside.model;
+    one("#answers .other").replaceChildren(...barsOf(other, place));
+  }
   const table = one("#answers table");
   table.hidden = layers.length < 2;
   const header = ["state after", ...Array.from({ length: Math.min(BEST, own.length) }, (_, i) => `answer ${i + 1}`), ...(right ? [`${right[0]} ✓`] : [])];
@@ -32,6 +31,17 @@ function drawAnswers() {
     body.append(line);
   });
   table.replaceChildren(headOf(header), body);
+}
+
+function barsOf({ choices, wanted }, place) {
+  const right = wanted[place], best = choices[place].at(-1);
+  const listed = right === null || best.some(([name]) => name === right[0]) ? best : [...best, [right[0], right[1].at(-1)]];
+  return listed.flatMap(([name, score]) => {
+    const isRight = right !== null && name === right[0];
+    const bar = element("i"), label = element("span", isRight ? `${name} ✓` : name, isRight ? { class: "wanted", title: "the token that follows in the text" } : {});
+    bar.style.width = `${Math.max(100 * score, 0.4)}%`;
+    return [label, bar, element("span", percent(score))];
+  });
 }
 
 function shaded(text, score) {

@@ -37,23 +37,23 @@ const weightOf = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) **
 const state = { part: 0, layer: 0, heads: new Set(), row: -1, column: -1 };
 const part = () => data.parts[state.part];
 const shownHeads = () => [...state.heads].sort((a, b) => a - b);
-const headsName = () => state.heads.size === 1 ? `head ${shownHeads()[0]}` : `mean of ${state.heads.size} heads`;
+const headsName = () => state.layer === "rollout" ? "rollout" : state.heads.size === 1 ? `head ${shownHeads()[0]}` : `mean of ${state.heads.size} heads`;
 
 // The weights of the chosen layer, or null if they are not stored; their mean over the shown heads, and its largest.
 let maps = null, mean = null, largest = 1;
 
 function average() {
-  const size = part().rows.length * part().columns.length;
-  mean = new Float32Array(size);
+  mean = averageOf(maps);
+  largest = mean.reduce((most, weight) => Math.max(most, weight), 1e-9);
+}
+
+function averageOf(stored) {
+  const size = part().rows.length * part().columns.length, found = new Float32Array(size);
   for (const head of state.heads) {
-    const own = maps.subarray(head * size, (head + 1) * size);
-    for (let i = 0; i < size; i++) mean[i] += weightOf[own[i]];
+    const own = stored.subarray(head * size, (head + 1) * size);
+    for (let i = 0; i < size; i++) found[i] += weightOf[own[i]];
   }
-  largest = 1e-9;
-  for (let i = 0; i < size; i++) {
-    mean[i] /= state.heads.size;
-    if (mean[i] > largest) largest = mean[i];
-  }
+  return found.map((sum) => sum / state.heads.size);
 }
 
 const weightAt = (i, j) => mean[i * part().columns.length + j];

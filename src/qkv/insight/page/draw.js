@@ -12,9 +12,9 @@ let colours = {};
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
-  const named = ["card", "ink", "muted", "rule", "accent", "deep", "lightness"];
+  const named = ["card", "ink", "muted", "rule", "accent", "deep", "less", "lightness"];
   colours = Object.fromEntries(named.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-  colours.levels = colours.deep.split(" ").map(Number);
+  [colours.levels, colours.below] = [colours.deep, colours.less].map((levels) => levels.split(" ").map(Number));
   colours.dark = matchMedia("(prefers-color-scheme: dark)").matches;
 }
 

@@ -23,7 +23,9 @@ function drawMatrix() {
 function sayMatrix() {
   const at = under ?? (state.row >= 0 && state.column >= 0 ? [state.row, state.column] : null);
   if (at === null || maps === null) return tell("matrix", "");
-  tell("matrix", `${part().rows[at[0]]} → ${part().columns[at[1]]}: ${percent(weightAt(...at))} (${headsName()})`);
+  const value = valueAt(at[0] * part().columns.length + at[1]);
+  const told = theirs === null ? percent(value) : `${signed(value)}, from ${percent(weightAt(...at) - value)} to ${percent(weightAt(...at))}`;
+  tell("matrix", `${part().rows[at[0]]} → ${part().columns[at[1]]}: ${told} (${headsName()})`);
 }
 
 function paintMatrix(brush, seen) {
@@ -43,20 +45,21 @@ function paintMatrix(brush, seen) {
   mark(brush, seen);
 }
 
-// The weight that is drawn darkest.
-const full = () => one("#shade").value === "relative" ? largest : 1;
+// The weight, or the difference from the other model's, that is drawn darkest.
+const full = () => one("#shade").value === "absolute" ? 1 : theirs === null ? largest : largestDifference;
 
 // The visible cells as an image of one pixel each, shaded by the root of the weight, so that 10 % is still visible.
 function cells(first, last, start, end) {
   const { columns } = part();
-  const image = new ImageData(end - start, last - first), [red, green, blue] = colours.levels, most = full();
+  const image = new ImageData(end - start, last - first), most = full();
   let pixel = 0;
   for (let i = first; i < last; i++) {
     for (let j = start; j < end; j++) {
+      const value = valueAt(i * columns.length + j), [red, green, blue] = value < 0 ? colours.below : colours.levels;
       image.data[pixel] = red;
       image.data[pixel + 1] = green;
       image.data[pixel + 2] = blue;
-      image.data[pixel + 3] = 255 * Math.sqrt(mean[i * columns.length + j] / most);
+      image.data[pixel + 3] = 255 * Math.sqrt(Math.abs(value) / most);
       pixel += 4;
     }
   }
@@ -78,14 +81,15 @@ function enlargedThumb(brush, seen) {
 }
 
 function numbers(brush, seen, first, last, start, end) {
+  const { columns } = part();
   brush.font = "10px system-ui, sans-serif";
   brush.textAlign = "center";
   for (let i = first; i < last; i++) {
     for (let j = start; j < end; j++) {
-      const weight = weightAt(i, j);
-      if (weight < 0.005) continue;
-      brush.fillStyle = Math.sqrt(weight / full()) > 0.55 ? colours.card : colours.ink;
-      brush.fillText(Math.round(100 * weight), marginLeft + (j + 0.5) * cell - seen.x, marginTop + (i + 0.5) * cell - seen.y);
+      const value = valueAt(i * columns.length + j);
+      if (Math.abs(value) < 0.005) continue;
+      brush.fillStyle = Math.sqrt(Math.abs(value) / full()) > 0.55 ? colours.card : colours.ink;
+      brush.fillText(Math.round(100 * value), marginLeft + (j + 0.5) * cell - seen.x, marginTop + (i + 0.5) * cell - seen.y);
     }
   }
 }
@@ -148,4 +152,5 @@ matrixView.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 one("#zoom").addEventListener("change", drawMatrix);
+one("#values").addEventListener("change", draw);
 one("#shade").addEventListener("change", drawMatrix);

@@ -39,7 +39,7 @@ function drawPicture() {
     brush.strokeRect(((row - leading) % grid) * size + 1, Math.floor((row - leading) / grid) * size + 1, size - 2, size - 2);
   }
   const best = [...found.keys()].sort((a, b) => found[b] - found[a]).slice(0, 3).map((j) => part().columns[leading + j]);
-  const what = kind === "rollout" ? "Rollout" : `Layer ${state.layer}, ${headsName()}`;
+  const what = kind === "rollout" || state.layer === "rollout" ? "Rollout" : `Layer ${state.layer}, ${headsName()}`;
   tell("picture", kind === "none" ? "" : `${what}: ${part().rows[row]} attends most to ${best.join("; ")}`);
 }
 

@@ -13,7 +13,7 @@ async function drawSteps() {
   if (scale === undefined) {
     stepsAsked++;
     const stored = Object.keys(steps.scales ?? {});
-    lead.textContent = stored.length ? `q and k are stored for layer ${stored.join(", ")} only.` : "The scores of this attention are not one product of q and k.";
+    lead.textContent = layer === "rollout" ? "Rollout multiplies the weights of all layers: choose a layer to see how one is computed." : stored.length ? `q and k are stored for layer ${stored.join(", ")} only.` : "The scores of this attention are not one product of q and k.";
     return;
   }
   const asked = ++stepsAsked;
