@@ -19,23 +19,7 @@ import torch
 import qkv
 from qkv.common.batch import Tokens
 
-WORDS = [
-    "the",
-    "a",
-    "small",
-    "old",
-    "dog",
-    "cat",
-    "bird",
-    "man",
-    "sees",
-    "chases",
-    "and",
-    "likes",
-    "another",
-    "one",
-    ".",
-]
+WORDS = ["the", "a", "small", "old", "dog", "cat", "bird", "man", "sees", "chases", "and", "likes", "another", "."]
 
 
 def model_of(preset: str, folder: Path, device: str) -> qkv.Model:

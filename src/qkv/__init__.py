@@ -8,7 +8,7 @@
     model.evaluate("test.csv")
 
 load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
-finetune, train               training: a model folder on your table; any recipe, with your own parts
+finetune, train, distill      training: a model folder on your table; any recipe, with your own parts; a smaller model
 Model                         what `load` returns; `help(qkv.Model)` lists its verbs
 Label, Entity, Answer, Choice, Translation, Generated, Likelihood, Explanation, Look
                               the answers of the verbs
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         info,
         save,
     )
+    from qkv.runs.distil import distill
     from qkv.runs.finetune import finetune
     from qkv.runs.model import Model, build, load
     from qkv.runs.train import train
@@ -58,6 +59,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "build",
+    "distill",
     "finetune",
     "info",
     "load",
@@ -81,6 +83,7 @@ _PLACES = {
         "info",
         "save",
     ),
+    "qkv.runs.distil": ("distill",),
     "qkv.runs.finetune": ("finetune",),
     "qkv.runs.model": ("Model", "build", "load"),
     "qkv.runs.train": ("train",),

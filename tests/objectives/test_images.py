@@ -15,9 +15,10 @@ from qkv.common.pixels import ImageProcessor
 from qkv.models import catalogue
 from qkv.nn.augment import Augment
 from qkv.objectives import weighted
+from qkv.objectives.distill import Distill, DistillConfig
 from qkv.objectives.entropy import cross_entropy, mixed_cross_entropy
 from qkv.objectives.images import ClassifyImages, ImageSettings
-from qkv.objectives.teacher import Teacher
+from qkv.objectives.teacher import ImageTeacher
 
 SIZES = {"image_size": 12, "channels": 3, "num_labels": 4}
 VIT = {**SIZES, "patch_size": 4, "dim": 16, "num_layers": 1, "num_heads": 2, "ff_dim": 24}
@@ -40,11 +41,11 @@ def batch(augment: Augment | None = None, seed: int = 0) -> Labelled:
     return Labelled(Images(PIXELS, draws), LABELS)
 
 
-def teacher(order: tuple[int, ...] = (0, 1, 2, 3), **changes: Any) -> Teacher:
+def teacher(order: tuple[int, ...] = (0, 1, 2, 3), **changes: Any) -> ImageTeacher:
     made = model("convnet-mini", dim=32, num_layers=3, **changes).requires_grad_(False)
     side, channels = changes.get("image_size", 12), changes.get("channels", 3)
     numbers = ImageProcessor(mean=(0.4,), std=(0.3,))
-    return Teacher(made, "classify", numbers, (channels, side, side), torch.tensor(order))
+    return ImageTeacher(made, "classify", numbers, (channels, side, side), torch.tensor(order))
 
 
 def test_mixed_labels_are_soft_targets() -> None:
@@ -71,9 +72,9 @@ def test_without_augmentation_it_is_the_cross_entropy_of_the_numbers_that_the_mo
 
 def test_validation_sees_the_images_as_they_are_and_no_teacher() -> None:
     augment = Augment(flip=True, rand_augment=9.0, mixup=0.8, cutmix=1.0, erase=1.0)
-    asked = {"settings": ImageSettings(augment=augment), "teacher": teacher()}
-    objective, net = ClassifyImages(**asked), model()
-    assert set(objective(net, batch(augment))) == {"classify", "distill"}
+    objective = Distill(ClassifyImages(settings=ImageSettings(augment=augment)), teacher(), DistillConfig())
+    net = model()
+    assert set(objective(net, batch(augment))) == {"classify", "soft"}
     with torch.no_grad():
         found = objective(net, batch(augment))
         plain = ClassifyImages(settings=ImageSettings())(net, batch())
@@ -97,8 +98,8 @@ def test_training_mixes_images_and_labels_alike() -> None:
 def test_distillation_by_the_equations_of_deit(kind: str, distilled: bool) -> None:
     head = "distilled" if distilled else "classify"
     net, asked = model(distilled=distilled, heads=[head]), teacher()
-    settings = ImageSettings(distill=kind, alpha=0.3, temperature=2.0, head=head)
-    objective = ClassifyImages(settings=settings, teacher=asked)
+    config = DistillConfig(targets=kind, weight=0.3, temperature=2.0)
+    objective = Distill(ClassifyImages(settings=ImageSettings(head=head)), asked, config)
     losses = objective(net, batch())
     hidden = net(Images(PLAIN.numbers(PIXELS)))
     label, taught = net.head(head).both(hidden) if distilled else (net.logits(hidden, head),) * 2
@@ -117,7 +118,7 @@ def test_distillation_by_the_equations_of_deit(kind: str, distilled: bool) -> No
 def test_a_teacher_learns_nothing_and_the_student_does() -> None:
     net, asked = model().train(), teacher()
     before = {name: tensor.clone() for name, tensor in asked.model.state_dict().items()}
-    objective = ClassifyImages(settings=ImageSettings(), teacher=asked)
+    objective = Distill(ClassifyImages(settings=ImageSettings()), asked, DistillConfig(targets="hard"))
     weighted(objective(net, batch()), objective.weights).backward()
     assert all(parameter.grad is None for parameter in asked.model.parameters())
     assert all(torch.equal(before[name], tensor) for name, tensor in asked.model.state_dict().items())
@@ -125,14 +126,14 @@ def test_a_teacher_learns_nothing_and_the_student_does() -> None:
 
 
 def test_a_teacher_of_another_size_and_order_of_classes() -> None:
-    straight, turned = teacher()(PIXELS.float()), teacher((2, 0, 3, 1))(PIXELS.float())
+    straight, turned = teacher().scores(PIXELS.float()), teacher((2, 0, 3, 1)).scores(PIXELS.float())
     assert torch.equal(turned, straight[:, [2, 0, 3, 1]])
-    large = teacher(image_size=24)(PIXELS.float())
+    large = teacher(image_size=24).scores(PIXELS.float())
     image = F.interpolate(PIXELS.float(), (24, 24), mode="bilinear", antialias=True)
-    assert torch.equal(large, teacher(image_size=24)(image))
-    grey = teacher(channels=1)(PIXELS.float())
+    assert torch.equal(large, teacher(image_size=24).scores(image))
+    grey = teacher(channels=1).scores(PIXELS.float())
     assert grey.shape == (6, 4)
-    assert teacher()(PIXELS[:, :1].float()).shape == (6, 4)
+    assert teacher().scores(PIXELS[:, :1].float()).shape == (6, 4)
 
 
 @pytest.mark.parametrize("twice", [0.0, 1.0])
@@ -140,14 +141,14 @@ def test_r_drop_and_a_teacher_go_together(twice: float) -> None:
     net = model(dropout=0.5).train()
     augment = Augment(mixup=0.8)
     settings = ImageSettings(r_drop=twice, augment=augment)
-    objective = ClassifyImages(settings=settings, teacher=teacher())
+    objective = Distill(ClassifyImages(settings=settings), teacher(), DistillConfig())
     losses, counts = objective(net, batch(augment)), objective.counts(batch(augment))
     assert set(losses) == set(counts) == set(objective.weights)
     assert {name: int(loss.count) for name, loss in losses.items()} == {name: int(n) for name, n in counts.items()}
 
 
 def test_wrong_settings_are_named() -> None:
-    with pytest.raises(UsageError, match=r"unknown objective\.distill 'warm'"):
-        ImageSettings(distill="warm")
+    with pytest.raises(UsageError, match=r"unknown distill\.targets 'warm'"):
+        DistillConfig(targets="warm")
     with pytest.raises(UsageError, match="drop_path must be at least 0 and below 1, got 1"):
         ImageSettings(drop_path=1.0)

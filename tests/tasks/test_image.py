@@ -109,7 +109,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_resuming_with_everything_on_is_bit_for_bit(tmp_path: Path, teacher: Path) -> None:
     data = arrays(tmp_path, 12, 12, 3)
     changes = [*FULL, "train.steps=8", "train.save_every=2", "train.keep=100", "train.keep_checkpoints=true"]
-    changes += [f"objective.teacher={teacher}", "objective.distill=soft", "train.keep_best=false"]
+    changes += [f"distill.teacher={teacher}", "train.keep_best=false"]
     train(tmp_path / "whole", data, *changes)
     train(tmp_path / "cut", data, *changes)
     cut_off(tmp_path / "cut", 4, 8)
@@ -122,7 +122,7 @@ def test_a_student_gets_a_distillation_token_and_its_teacher_stays_out_of_the_fo
     tmp_path: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(teacher.parent)
-    train(tmp_path / "run", arrays(tmp_path, 12, 12, 3), "objective.teacher=run", "model.set.patches.stem=plain")
+    train(tmp_path / "run", arrays(tmp_path, 12, 12, 3), "distill.teacher=run", "model.set.patches.stem=plain")
     model = qkv.load(tmp_path / "run", device="cpu")
     assert model.config.heads == ("distilled",)
     assert model.describe()["stored_as"] == "deit"
@@ -131,22 +131,22 @@ def test_a_student_gets_a_distillation_token_and_its_teacher_stays_out_of_the_fo
     assert f'teacher = "{teacher}"' in recipe  # absolute, so that the run resumes from anywhere
     assert '"run/model.safetensors"' in (tmp_path / "run" / "inputs.json").read_text()
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
-    assert '"distill"' in metrics
-    assert '"valid_distill"' not in metrics
+    assert '"soft"' in metrics
+    assert '"valid_soft"' not in metrics
 
 
 def test_teachers_that_do_not_fit_are_named(tmp_path: Path, teacher: Path) -> None:
     data = arrays(tmp_path, 12, 12, 3, classes=5)
     with pytest.raises(
-        UsageError, match=r"objective\.teacher: .*run does not know the class '4' \(it knows 0, 1, 2, 3\)"
+        UsageError, match=r"distill\.teacher: .*run does not know the label '4' \(it knows 0, 1, 2, 3\)"
     ):
-        train(tmp_path / "run", data, f"objective.teacher={teacher}")
-    with pytest.raises(UsageError, match=r"objective\.teacher: nowhere is not a model folder"):
-        train(tmp_path / "run", data, "objective.teacher=nowhere")
+        train(tmp_path / "run", data, f"distill.teacher={teacher}")
+    with pytest.raises(UsageError, match=r"distill\.teacher: nowhere is not a folder"):
+        train(tmp_path / "run", data, "distill.teacher=nowhere")
     config = catalogue.preset("bert-tiny", vocab_size=20, dim=16, num_layers=1, num_heads=2, ff_dim=16)
     write_folder(Folder(config, catalogue.build(config).eval()), tmp_path / "bert")
     with pytest.raises(UsageError, match=r"bert does not classify images"):
-        train(tmp_path / "run", data, f"objective.teacher={tmp_path / 'bert'}")
+        train(tmp_path / "run", data, f"distill.teacher={tmp_path / 'bert'}")
     assert not (tmp_path / "run").exists()
 
 

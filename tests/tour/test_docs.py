@@ -171,12 +171,13 @@ def test_other_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -
         "layers",
         "look",
         "quantize",
+        "prune",
         *readers,
     }
     readers["classify"].save(tmp_path / "small", dtype="int8")  # as `qkv quantize` does, but before its readers start
 
     def words(line: str, verb: str) -> list[str]:
-        able = "classify" if verb in ("explain", "quantize") else verb
+        able = "classify" if verb in ("explain", "quantize", "prune") else verb
         folder = str(tmp_path / able if able in readers else bert_folder)
         return [folder if word == "FOLDER" else word for word in shlex.split(line)]
 

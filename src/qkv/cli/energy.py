@@ -89,15 +89,15 @@ def energy(
 def footprint_table(found: Footprint) -> str:
     """Format runs with their sum, then the sum beside the references."""
     from qkv.cli.run_tables import columns, duration
-    from qkv.runs.carbon import POUND, REFERENCES, SOURCE
+    from qkv.runs.carbon import POUND, REFERENCES, SOURCE, kwh_words
 
     rows = [["run", "time", "energy", "CO2", "grid"]]
     for run in found.runs:
         mark = " ~" if run.estimated else ""
-        cells = [duration(run.seconds), _energy(run.kwh) + mark, _mass(run.co2_g), f"{run.intensity:g} g/kWh"]
+        cells = [duration(run.seconds), kwh_words(run.kwh) + mark, _mass(run.co2_g), f"{run.intensity:g} g/kWh"]
         rows.append([run.folder, *cells])
     if len(found.runs) > 1:
-        rows.append(["all", duration(found.seconds), _energy(found.kwh), _mass(found.co2_g), ""])
+        rows.append(["all", duration(found.seconds), kwh_words(found.kwh), _mass(found.co2_g), ""])
     shares = found.shares()
     beside = [["beside", "CO2", "these runs are"]]
     beside += [[name, _mass(1000 * pounds * POUND), _share(shares[name])] for name, pounds in REFERENCES.items()]
@@ -116,21 +116,7 @@ def payback_table(found: Payback) -> str:
     for name, one in (("teacher", found.teacher), ("student", found.student)):
         costs = [f"{one.parameters:,}", f"{1000 * one.seconds:.3g}", f"{one.joules:.3g}"]
         rows.append([name, one.model, *costs])
-    cost = _energy(found.training_joules / 3.6e6)
-    how = f"{found.verb} on {found.texts} texts, {found.device}; power: {found.power}"
-    if found.answers is None:
-        end = f"The student's training cost {cost}. It never pays back: its answers cost no less than the teacher's."
-    else:
-        saved = found.teacher.joules - found.student.joules
-        end = (
-            f"The student's training cost {cost}. Each answer saves {saved:.3g} J, so it has paid for itself after "
-            f"{found.answers:,.0f} answers."
-        )
-    return f"{columns(rows)}\n\n{end}\n({how})"
-
-
-def _energy(kwh: float) -> str:
-    return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.3g} Wh"
+    return f"{columns(rows)}\n\n{found.told()}"
 
 
 def _mass(grams: float) -> str:

@@ -19,6 +19,7 @@ import typer
 from qkv.cli import (
     compare,
     completion,
+    distill,
     energy,
     explain,
     generating,
@@ -288,7 +289,7 @@ def evaluate(
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 
-PARTS = (reading, vectors, generating, look, glue, runs, shrinking, explain, measures, compare, energy, serve)
+PARTS = (reading, vectors, generating, look, glue, runs, shrinking, distill, explain, measures, compare, energy, serve)
 panels.arrange(app, [part.app for part in PARTS])
 
 

@@ -25,7 +25,12 @@ typedef int32_t vi __attribute__((vector_size(LANES * 4), aligned(4), may_alias)
 
 inline vf load(const float* from) { return *reinterpret_cast<const vf*>(from); }
 inline void store(float* to, vf x) { *reinterpret_cast<vf*>(to) = x; }
-inline vf all(float x) { return vf{} + x; }
+// Not vf{} + x: that is an addition, because -0 + 0 is 0, and the products have one for each number that they read.
+#if defined(__AVX512F__)
+inline vf all(float x) { return (vf)_mm512_set1_ps(x); }
+#else
+inline vf all(float x) { return (vf)_mm256_set1_ps(x); }
+#endif
 inline vf larger(vf a, vf b) { return a > b ? a : b; }
 
 // Halves are added to each other, so that a sum of 16 takes four steps.
@@ -99,17 +104,25 @@ inline vf act(vf x, int kind) {
     }
 }
 
+// Ask for a cell of a panel, PANEL_BYTES in all, that is needed later: the weights of a model are in no cache of a core.
+constexpr int PANEL_BYTES = PANEL * 4;
+inline void fetch(const void* cell) {
+    for (int at = 0; at < PANEL_BYTES; at += 64) _mm_prefetch(static_cast<const char*>(cell) + at, _MM_HINT_T1);
+}
+
 inline int up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 inline int panels(int n) { return (n + PANEL - 1) / PANEL; }
 
 // ---- fp32 -----------------------------------------------------------------------------------------------------------
 
-using Tile = void (*)(const float* a, int stride, const float* panel, int depth, vf (*sums)[VECTORS]);
+using Tile = void (*)(const float* a, int stride, const float* panel, const float* next, int depth, vf (*sums)[VECTORS]);
 
-// R rows of A, `depth` inputs each, times a packed panel. The sums stay in registers.
-template <int R> void tile(const float* a, int stride, const float* panel, int depth, vf (*sums)[VECTORS]) {
+// R rows of A, `depth` inputs each, times a packed panel, while `next` is fetched. The sums stay in registers.
+template <int R>
+void tile(const float* a, int stride, const float* panel, const float* next, int depth, vf (*sums)[VECTORS]) {
     vf c[R][VECTORS] = {};
-    for (int k = 0; k < depth; k++, panel += PANEL) {
+    for (int k = 0; k < depth; k++, panel += PANEL, next += PANEL) {
+        fetch(next);
         vf b[VECTORS];
         for (int v = 0; v < VECTORS; v++) b[v] = load(panel + v * LANES);
 #pragma GCC unroll 16
@@ -132,11 +145,13 @@ inline vi dot(vi sums, vi a, vi b) { return (vi)_mm512_dpbusd_epi32((__m512i)sum
 inline vi dot(vi sums, vi a, vi b) { return (vi)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)a, (__m256i)b); }
 #endif
 
-using Tile8 = void (*)(const uint8_t* a, int stride, const int8_t* panel, int depth, vi (*sums)[VECTORS]);
+using Tile8 = void (*)(const uint8_t* a, int stride, const int8_t* panel, const int8_t* next, int depth, vi (*sums)[VECTORS]);
 
-template <int R> void tile8(const uint8_t* a, int stride, const int8_t* panel, int depth, vi (*sums)[VECTORS]) {
+template <int R>
+void tile8(const uint8_t* a, int stride, const int8_t* panel, const int8_t* next, int depth, vi (*sums)[VECTORS]) {
     vi c[R][VECTORS] = {};
-    for (int k = 0; k < depth; k += DEPTH, panel += PANEL * DEPTH) {
+    for (int k = 0; k < depth; k += DEPTH, panel += PANEL * DEPTH, next += PANEL * DEPTH) {
+        fetch(next);
         vi b[VECTORS];
         for (int v = 0; v < VECTORS; v++) std::memcpy(&b[v], panel + v * LANES * DEPTH, sizeof(vi));
 #pragma GCC unroll 16

@@ -99,7 +99,7 @@ class Vocabulary {
             for (int p = first; p < last; p++)
                 for (int r = 0; r < rows; r += step)
                     cell(table, x, scores + (static_cast<size_t>(r) * CHUNK + p - first) * PANEL, CHUNK * PANEL, r,
-                         std::min(step, rows - r), p, NONE, q);
+                         std::min(step, rows - r), p, step >= rows, NONE, q);
             for (int r = 0; r < rows; r++)
                 list(s, team.me, r, rows, count)
                     .add(scores + static_cast<size_t>(r) * CHUNK * PANEL, std::min(last * PANEL, table.out) - start, start);

@@ -72,4 +72,4 @@ class Stack(nn.Module):
         possible = not layout.offsets.is_cuda and min(layout.host_lengths, default=0) > 0
         plain = type(self.position) is NoPosition and context.cache is None and context.memory is None
         last: Any = self.blocks[-1]
-        return possible and plain and bool(last.attention.part.narrows)
+        return possible and plain and not self.tap.needs_all_rows and bool(last.attention.part.narrows)

@@ -52,6 +52,11 @@ class Tap(nn.Module):
     """
 
     @property
+    def needs_all_rows(self) -> bool:
+        """Whether a recorder asks the last layer for all rows, also where the head reads only some."""
+        return any(getattr(recorder, "all_rows", False) for recorder in recorders())
+
+    @property
     def watched(self) -> bool:
         """Whether a hook or a recorder is active."""
         return bool(self._forward_hooks) or bool(recorders())

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from qkv.common.batch import Labelled
 from qkv.common.config import check_range
+from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import binary_cross_entropy, squared_error
-from qkv.objectives.parts import Losses, count_targets
+from qkv.objectives.parts import Losses, Soft, count_targets
 from qkv.objectives.r_drop import CrossEntropy
+from qkv.objectives.soft import soft_classes, soft_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,18 @@ class _Labels:
     def counts(self, batch: Labelled) -> dict[str, Tensor]:
         """Count the targets."""
         return {self.part: count_targets(batch.labels)}
+
+    def __call__(self, model: Scored, batch: Labelled) -> Losses:
+        """Score every sequence or image."""
+        return self.losses(self.said(model, batch), batch)
+
+    def said(self, model: Scored, batch: Labelled) -> Tensor:
+        """Compute the logits of every class, or the number. Shape: [B, C] or [B]."""
+        return model.logits(model.states_for(batch.inputs, self.part), self.part)
+
+    def losses(self, said: Tensor, batch: Labelled) -> Losses:
+        """Compute the loss."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +83,14 @@ class Classify(CrossEntropy):
 class ClassifyAny(_Labels):
     """Any number of classes (multi-label): each class is a yes or no, and a target of its own."""
 
-    def __call__(self, model: Scored, batch: Labelled) -> Losses:
-        """Score every class of every sequence or image."""
-        logits = model.logits(model.states_for(batch.inputs, "classify"), "classify")
-        return {self.part: binary_cross_entropy(logits, batch.labels)}
+    def losses(self, said: Tensor, batch: Labelled) -> Losses:
+        """Compute the binary cross-entropy of every class of every sequence or image."""
+        return {self.part: binary_cross_entropy(said, batch.labels)}
+
+    def soft(self, said: Tensor, taught: Tensor, batch: Labelled, how: Soft) -> LossOutput:
+        """Compare yes and no: σ(x) is the first of the softmax of x and 0."""
+        mine, theirs = (torch.stack([x, torch.zeros_like(x)], dim=-1).flatten(0, -2) for x in (said, taught))
+        return soft_classes(mine, theirs, batch.labels.flatten(), how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +104,11 @@ class Regress(_Labels):
     standardize: bool = False
     part: ClassVar[str] = "regress"
 
-    def __call__(self, model: Scored, batch: Labelled) -> Losses:
-        """Score every sequence."""
-        found = model.logits(model.states_for(batch.inputs, "regress"), "regress")
-        return {self.part: squared_error(found, batch.labels)}
+    def losses(self, said: Tensor, batch: Labelled) -> Losses:
+        """Compute the squared error."""
+        return {self.part: squared_error(said, batch.labels)}
+
+    def soft(self, said: Tensor, taught: Tensor, batch: Labelled, how: Soft) -> LossOutput:
+        """Compare the numbers; they have no temperature."""
+        del how
+        return soft_numbers(said, taught, batch.labels)

@@ -13,11 +13,39 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import cross_entropy, squared_error
-from qkv.objectives.parts import Losses, count_targets
+from qkv.objectives.parts import IGNORED, Losses, Soft, count_targets
+from qkv.objectives.soft import soft_vectors
+
+Vectors = tuple[Tensor, Tensor]  # a vector for each text of a pair
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match:
+class _Vectors:
+    """Base of objectives over the vectors of pairs of texts."""
+
+    def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
+        """Compute a vector for each text, and their loss."""
+        return self.losses(self.said(model, batch), batch)
+
+    def said(self, model: Scored, batch: SentencePairs) -> Vectors:
+        """Compute a vector for each text. Shape: [B, D] each."""
+        return sentences(model, batch.first), sentences(model, batch.second)
+
+    def losses(self, said: Vectors, batch: SentencePairs) -> Losses:
+        """Compute the loss."""
+        raise NotImplementedError
+
+    def soft(self, said: Vectors, taught: Vectors, batch: SentencePairs, how: Soft) -> LossOutput:
+        """Compare vectors."""
+        return soft_vectors(said, taught, self.asked(batch), how)
+
+    def asked(self, batch: SentencePairs) -> Tensor:
+        """Return which pairs count. Shape: [B], bool."""
+        return torch.ones(batch.first.layout.num_sequences, dtype=torch.bool, device=batch.first.ids.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match(_Vectors):
     """Find each text's partner in the batch, both ways (Henderson et al. 2017; Reimers & Gurevych 2019).
 
     All other partners are negatives, so a larger batch is harder, and the loss of a batch is not the sum of the losses
@@ -42,9 +70,10 @@ class Match:
         """Count the pairs."""
         return {"match": torch.tensor(batch.first.layout.num_sequences)}
 
-    def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
+    def losses(self, said: Vectors, batch: SentencePairs) -> Losses:
         """The mean of the two directions; so is "correct"."""
-        scores_BB = self.scale * cosines(sentences(model, batch.first), sentences(model, batch.second))
+        del batch
+        scores_BB = self.scale * cosines(*said)
         partners = torch.arange(len(scores_BB), device=scores_BB.device)
         there, back = cross_entropy(scores_BB, partners), cross_entropy(scores_BB.T, partners)
         correct = (there.sums["correct"] + back.sums["correct"]) / 2
@@ -52,7 +81,7 @@ class Match:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CosineScore:
+class CosineScore(_Vectors):
     """Regression of the cosine of two texts to their score, by squared error (Reimers & Gurevych 2019, section 3)."""
 
     @property
@@ -64,10 +93,13 @@ class CosineScore:
         """Count the pairs with a score."""
         return {"cosine": count_targets(self._scores(batch))}
 
-    def __call__(self, model: Scored, batch: SentencePairs) -> Losses:
+    def losses(self, said: Vectors, batch: SentencePairs) -> Losses:
         """Compare row by row."""
-        cosine = (sentences(model, batch.first) * sentences(model, batch.second)).sum(-1)
-        return {"cosine": squared_error(cosine, self._scores(batch))}
+        return {"cosine": squared_error((said[0] * said[1]).sum(-1), self._scores(batch))}
+
+    def asked(self, batch: SentencePairs) -> Tensor:
+        """Return which pairs have a score. Shape: [B], bool."""
+        return self._scores(batch) != IGNORED
 
     def _scores(self, batch: SentencePairs) -> Tensor:
         if batch.scores is None:

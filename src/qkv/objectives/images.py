@@ -1,10 +1,9 @@
-"""Image classification: augmentation, Mixup's two labels, and DeiT's distillation from a teacher.
+"""Image classification: augmentation, Mixup's two labels, and what DeiT's distillation token learns from a teacher.
 
     bytes ─► augment ─► normalise ─► model ─► label loss
                  └────► normalise as the teacher's ─► teacher ─► distillation loss
 
-All of it runs on the device of the batch. Without a gradient (validation), images stay as they are and there is no
-teacher.
+All of it runs on the device of the batch. Without a gradient (validation), images stay as they are.
 """
 
 from __future__ import annotations
@@ -13,24 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from qkv.common.batch import Images, Labelled
 from qkv.common.config import check_range
-from qkv.common.errors import unknown
-from qkv.common.outputs import LossOutput
+from qkv.common.outputs import Hidden, LossOutput
 from qkv.common.pixels import ImageProcessor
 from qkv.common.protocols import Scored
 from qkv.nn.augment import Augment
 from qkv.nn.augment.mixing import partner
 from qkv.objectives.classify import Classify
-from qkv.objectives.entropy import log_softmax, mixed_cross_entropy
-from qkv.objectives.parts import Losses
+from qkv.objectives.entropy import mixed_cross_entropy
+from qkv.objectives.parts import Losses, Soft
 from qkv.objectives.r_drop import distance
-from qkv.objectives.teacher import Teacher
-
-DISTIL = ("hard", "soft")
+from qkv.objectives.soft import soft_classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,28 +38,32 @@ class ImageSettings(Classify):
         drop_path: stochastic depth: the probability of skipping the last layer for an image; lower layers are skipped
             less often.
         augment: how training images are changed.
-        teacher: the folder of a trained image model to distil from; it may have another size, and its classes are
-            matched by name. It is not stored in the run.
-        distill: hard (learn the teacher's answer) or soft (learn its probabilities).
-        alpha: the weight of the teacher's loss; the labels get the rest.
-        temperature: softens the probabilities of both models with distill = "soft".
     """
 
     normalize: bool = False
     drop_path: float = 0.0
     augment: Augment = field(default_factory=Augment)
-    teacher: str = ""
-    distill: str = "hard"
-    alpha: float = 0.5
-    temperature: float = 3.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("drop_path", self.drop_path, 0, below=1)
-        if self.distill not in DISTIL:
-            raise unknown("objective.distill", self.distill, DISTIL)
-        check_range("alpha", self.alpha, 0, below=1 + 1e-9)
-        check_range("temperature", self.temperature, 1e-3)
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """Images as a model saw them, and what it says.
+
+    Attributes:
+        pixels: from 0 to 255, changed in training. Shape: [B, C, H, W].
+        own: how much of each image is its own, or None. Shape: [B].
+        label: the scores that the labels train. Shape: [B or 2B, classes].
+        taught: the scores that a teacher trains: of DeiT's distillation token, or the same. Shape: [B or 2B, classes].
+    """
+
+    pixels: Tensor
+    own: Tensor | None
+    label: Tensor
+    taught: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,36 +73,44 @@ class ClassifyImages:
     Attributes:
         settings: the recipe's.
         processor: how bytes become the numbers that the model reads.
-        teacher: a frozen model to distil from, or None.
     """
 
     settings: ImageSettings
     processor: ImageProcessor = ImageProcessor()
-    teacher: Teacher | None = None
-
-    @property
-    def distils(self) -> bool:
-        """Whether the teacher is asked: only in training."""
-        return self.teacher is not None and torch.is_grad_enabled()
 
     @property
     def weights(self) -> dict[str, float]:
-        """(1 - α) · labels + α · teacher (Touvron et al. 2021, equations 2 and 3)."""
-        found = self.settings.weights
-        return found | {"classify": 1 - self.settings.alpha, "distill": self.settings.alpha} if self.distils else found
+        """The recipe's."""
+        return self.settings.weights
 
     def counts(self, batch: Labelled) -> dict[str, Tensor]:
         """Count the targets of each part."""
-        found = self.settings.counts(batch)
-        return found | {"distill": found["classify"]} if self.distils else found
+        return self.settings.counts(batch)
 
     def __call__(self, model: Scored, batch: Labelled) -> Losses:
         """Run one pass, or R-Drop's two side by side."""
+        name = self.settings.head
+        pixels, own, hidden = self._hidden(model, batch)
+        label = model.logits(hidden, name)
+        return self.losses(Shown(pixels, own, label, label), batch)
+
+    def said(self, model: Scored, batch: Labelled) -> Shown:
+        """Run the passes; labels and teacher train DeiT's two tokens, or the same scores."""
+        name = self.settings.head
+        pixels, own, hidden = self._hidden(model, batch)
+        if torch.is_grad_enabled() and hasattr(model.head(name), "both"):
+            return Shown(pixels, own, *model.head(name).both(hidden))
+        label = model.logits(hidden, name)
+        return Shown(pixels, own, label, label)
+
+    def soft(self, said: Shown, taught: Tensor, batch: Labelled, how: Soft) -> LossOutput:
+        """Compare the classes of the images as the student saw them, also where two images are mixed."""
+        return soft_classes(said.taught, taught, batch.labels, how)
+
+    def losses(self, said: Shown, batch: Labelled) -> Losses:
+        """Compute the cross-entropy of both labels of a mixed image and, of two passes, their distance."""
         settings, twice = self.settings, self.settings.two_passes
-        pixels, own = self._augmented(batch.inputs)
-        images = Images(self.processor.numbers(pixels))
-        label, taught = self._scores(model, images.twice() if twice else images)
-        labels = batch.labels
+        labels, own, label = batch.labels, said.own, said.label
         other, smoothing = partner(labels) if own is not None else None, settings.smoothing
         importance = settings.importance() if torch.is_grad_enabled() else ()
         if twice:
@@ -114,10 +121,12 @@ class ClassifyImages:
         }
         if twice:
             losses["r_drop"] = distance(label, labels)
-        if self.distils:
-            said = self.teacher(pixels)  # type: ignore[misc]
-            losses["distill"] = self._distilled(taught, said.repeat(2, 1) if twice else said)
         return losses
+
+    def _hidden(self, model: Scored, batch: Labelled) -> tuple[Tensor, Tensor | None, Hidden]:
+        pixels, own = self._augmented(batch.inputs)
+        images = Images(self.processor.numbers(pixels))
+        return pixels, own, model.states_for(images.twice() if self.settings.two_passes else images, self.settings.head)
 
     def _augmented(self, inputs: Any) -> tuple[Tensor, Tensor | None]:
         """Return pixels from 0 to 255 in fp32, changed in training, and how much of each image is its own."""
@@ -127,20 +136,3 @@ class ClassifyImages:
         fill = torch.tensor(self.processor.mean, device=pixels.device) / self.processor.rescale
         with torch.no_grad():
             return self.settings.augment(pixels, inputs.draws, fill)
-
-    def _scores(self, model: Scored, images: Images) -> tuple[Tensor, Tensor]:
-        """Return what the labels and what the teacher train: DeiT's two tokens, or the same scores."""
-        name = self.settings.head
-        hidden = model.states_for(images, name)
-        if self.distils and hasattr(model.head(name), "both"):
-            return model.head(name).both(hidden)
-        scores = model.logits(hidden, name)
-        return scores, scores
-
-    def _distilled(self, scores: Tensor, teacher: Tensor) -> LossOutput:
-        if self.settings.distill == "hard":
-            return mixed_cross_entropy(scores, teacher.argmax(-1), None, None)
-        heat = self.settings.temperature
-        log_p, log_q = log_softmax(scores / heat), log_softmax(teacher / heat)
-        loss = heat**2 * F.kl_div(log_p, log_q, reduction="sum", log_target=True)
-        return LossOutput(loss, torch.full((), len(scores), device=scores.device))

@@ -11,7 +11,10 @@ from qkv.common.errors import UsageError
 from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import cross_entropy
-from qkv.objectives.parts import Losses, count_targets
+from qkv.objectives.parts import Losses, Soft, count_targets
+from qkv.objectives.soft import soft_classes
+
+Masks = tuple[Tensor, Tensor | None]  # the logits of the masked rows, and of the pairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,19 @@ class NextToken:
 
     def __call__(self, model: Scored, batch: Following) -> Losses:
         """Score every row."""
-        return {"lm": cross_entropy(model.logits(model(batch.tokens), "lm"), batch.wanted)}
+        return self.losses(self.said(model, batch), batch)
+
+    def said(self, model: Scored, batch: Following) -> Tensor:
+        """Compute the logits of every row. Shape: [T, V]."""
+        return model.logits(model(batch.tokens), "lm")
+
+    def losses(self, said: Tensor, batch: Following) -> Losses:
+        """Compute the cross-entropy."""
+        return {"lm": cross_entropy(said, batch.wanted)}
+
+    def soft(self, said: Tensor, taught: Tensor, batch: Following, how: Soft) -> LossOutput:
+        """Compare the tokens that may follow."""
+        return soft_classes(said, taught, batch.wanted, how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +71,24 @@ class MaskedToken:
 
     def __call__(self, model: Scored, batch: Masked) -> Losses:
         """Score the masked rows only: the vocabulary is the widest layer, and 85 % of the rows are not masked."""
-        if not self.next_sentence:
-            return {"mlm": self._hidden_tokens(model, model.states_at(batch.tokens, batch.rows), batch)}
-        hidden = model(batch.tokens)
-        return {
-            "mlm": self._hidden_tokens(model, hidden.states[batch.rows], batch),
-            "nsp": cross_entropy(model.logits(hidden, "nsp"), self._pairs(batch)),
-        }
+        return self.losses(self.said(model, batch), batch)
 
-    def _hidden_tokens(self, model: Scored, states: Tensor, batch: Masked) -> LossOutput:
-        return cross_entropy(model.head("mlm")(states, model.table), batch.wanted)
+    def said(self, model: Scored, batch: Masked) -> Masks:
+        """Compute the logits of the masked rows, and of the pairs. Shape: [M, V], [B, 2]."""
+        if not self.next_sentence:
+            return model.head("mlm")(model.states_at(batch.tokens, batch.rows), model.table), None
+        hidden = model(batch.tokens)
+        return model.head("mlm")(hidden.states[batch.rows], model.table), model.logits(hidden, "nsp")
+
+    def losses(self, said: Masks, batch: Masked) -> Losses:
+        """Compute the cross-entropies."""
+        tokens, pairs = said
+        found = {"mlm": cross_entropy(tokens, batch.wanted)}
+        return found if pairs is None else found | {"nsp": cross_entropy(pairs, self._pairs(batch))}
+
+    def soft(self, said: Masks, taught: Masks, batch: Masked, how: Soft) -> LossOutput:
+        """Compare the tokens that may stand behind each mask."""
+        return soft_classes(said[0], taught[0], batch.wanted, how)
 
     def _pairs(self, batch: Masked) -> Tensor:
         if batch.pairs is None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from qkv.common.batch import IGNORED as IGNORED
 from qkv.common.outputs import LossOutput
+from qkv.common.ragged import Ragged
 
 # A pair of sentences is one target, but it has many masked tokens. So each part is divided by its own count before the
 # parts are weighted and added.
@@ -28,6 +29,32 @@ class Objective(Protocol):
 
     def __call__(self, model: Any, batch: Any) -> Losses:
         """Return the losses of a batch."""
+
+
+class Soft(Protocol):
+    """What a student learns from the logits of a teacher (`objectives/soft.py`)."""
+
+    def rows(self, logits: Tensor, taught: Tensor, asked: Tensor | None = None) -> Tensor:
+        """Return the loss of each row; 0 where it is not asked for. Shape: [T, V], [T, V], [T] -> [T]."""
+
+    def over_sequences(self, scores: Tensor, taught: Tensor, layout: Ragged) -> Tensor:
+        """Return the loss of each sequence and column, over its rows. Shape: [T, C], [T, C] -> [B, C]."""
+
+
+class Teachable(Objective, Protocol):
+    """An objective in two halves: what the model says, and what that costs. A student compares the first halves.
+
+    `__call__` is `losses(said(model, batch), batch)`. The loss of `soft` has as many targets as the first part.
+    """
+
+    def said(self, model: Any, batch: Any) -> Any:
+        """Return what the model says about a batch: logits, or whatever `losses` and `soft` read."""
+
+    def losses(self, said: Any, batch: Any) -> Losses:
+        """Return the losses of what a model says."""
+
+    def soft(self, said: Any, taught: Any, batch: Any, how: Soft) -> LossOutput:
+        """Return how far what a student says is from what its teacher says."""
 
 
 def count_targets(wanted: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives import fused
 from qkv.objectives.entropy import cross_entropy, log_softmax
-from qkv.objectives.parts import IGNORED, Losses, count_targets
+from qkv.objectives.parts import IGNORED, Losses, Soft, count_targets
+from qkv.objectives.soft import soft_classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,19 @@ class CrossEntropy(RDrop):
 
     def __call__(self, model: Scored, batch: Any) -> Losses:
         """Run one pass, or two side by side."""
-        wanted, logits = self.targets(batch), self.logits(model, batch, self.two_passes)
+        return self.losses(self.said(model, batch), batch)
+
+    def said(self, model: Scored, batch: Any) -> Tensor:
+        """Compute the logits of each target, of both passes where there are two. Shape: [T or 2T, V]."""
+        return self.logits(model, batch, self.two_passes)
+
+    def soft(self, said: Tensor, taught: Tensor, batch: Any, how: Soft) -> LossOutput:
+        """Compare the classes of each target."""
+        return soft_classes(said, taught, self.targets(batch), how)
+
+    def losses(self, said: Tensor, batch: Any) -> Losses:
+        """Compute the cross-entropy and, of two passes, their distance."""
+        wanted, logits = self.targets(batch), said
         how: dict[str, Any] = {"smoothing": self.smoothing}
         if torch.is_grad_enabled():
             how["class_weights"] = self.importance()

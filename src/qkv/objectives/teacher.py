@@ -1,8 +1,9 @@
-"""A trained model that an objective asks: frozen, in eval(), and no part of what is trained or saved."""
+"""A trained model that a student learns from: frozen, in eval(), and no part of what is trained or saved."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,30 +12,51 @@ from torch import Tensor, nn
 from qkv.common.batch import Images
 from qkv.common.pixels import ImageProcessor
 from qkv.nn.augment.colour import grey
+from qkv.objectives.parts import Teachable
 
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
+    """A model that reads the student's batches.
+
+    Attributes:
+        model: the model.
+    """
+
+    model: nn.Module
+
+    @torch.no_grad()
+    def __call__(self, objective: Teachable, batch: Any, said: Any) -> Any:
+        """Return what the teacher says about a batch; `said` is what the student says."""
+        del said
+        return objective.said(self.model, batch)
+
+
+@dataclass(frozen=True, eq=False)
+class ImageTeacher(Teacher):
     """An image classifier that sees the student's augmented images, in its own size and numbers.
 
     Attributes:
-        model: the classifier.
         head: the head that scores its classes.
         processor: how pixels become the numbers it reads.
         shape: channels, height and width that it takes.
         classes: its class for each class of the student. Shape: [C].
     """
 
-    model: nn.Module
     head: str
     processor: ImageProcessor
     shape: tuple[int, int, int]
     classes: Tensor
 
+    def __call__(self, objective: Teachable, batch: Any, said: Any) -> Tensor:
+        """Return its scores of the images that the student saw. Shape: [B, classes]."""
+        del objective, batch
+        return self.scores(said.pixels)
+
     @torch.no_grad()
-    def __call__(self, pixels: Tensor) -> Tensor:
+    def scores(self, pixels: Tensor) -> Tensor:
         """Return its scores of the student's classes. Shape: [B, C, H, W] from 0 to 255 -> [B, classes]."""
-        model = self.model.to(pixels.device)
+        model = self.model
         numbers = self.processor.numbers(self._fitted(pixels))
         scores: Tensor = model.logits(model.states_for(Images(numbers), self.head), self.head)  # type: ignore[operator]
         return scores.float().index_select(1, self.classes.to(pixels.device))

@@ -64,13 +64,14 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         raise unknown("preset", recipe.model.preset, catalogue.PRESETS)
     if is_hub(recipe.model.init):
         hub.parse(recipe.model.init)
-    elif recipe.model.init and not os.path.isdir(recipe.model.init) and recipe.model.init not in built_in():
-        raise UsageError(f"model.init: {recipe.model.init} is not a folder{hub.hint(recipe.model.init)}")
-    if reads_data and not recipe.data.train:
+    else:
+        _must_be_model("model.init", recipe.model.init)
+    _check_distill(recipe)
+    if reads_data and not recipe.data.train and not recipe.distill.texts:
         raise UsageError("data.train is empty: set it with --set data.train=FILE")
     if not reads_data and not recipe.train.steps:
         raise UsageError("your own batches have no epochs: set train.steps")
-    for paths in (recipe.data.train, recipe.data.valid, recipe.data.test):
+    for paths in (recipe.data.train, recipe.data.valid, recipe.data.test, recipe.distill.texts):
         for path in paths:
             if not path.startswith(("phrasebook:", "hf:")):
                 _must_exist(path)
@@ -96,6 +97,27 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
             raise UsageError(f"{key} cannot be auto: {have} can be for the task {recipe.task}")
     task.objective()
     check_tracker(recipe.log)
+
+
+def _check_distill(recipe: Recipe) -> None:
+    """Raise an error for keys of [distill] that do not go together."""
+    asked = recipe.distill
+    if is_hub(asked.teacher):
+        hub.parse(asked.teacher)
+    else:
+        _must_be_model("distill.teacher", asked.teacher)
+    needs = {"hidden": asked.hidden, "attention": asked.attention, "answers": asked.answers, "texts": asked.texts}
+    if not asked.teacher and (key := next((key for key, value in needs.items() if value), "")):
+        raise UsageError(f"distill.{key} needs a teacher: set distill.teacher=FOLDER")
+    if (asked.layers or asked.decoder_layers) and not recipe.model.init:
+        raise UsageError("distill.layers are those of model.init: set it, or leave the layers out")
+    if asked.teacher and recipe.train.compile == "yes":
+        raise UsageError("train.compile = yes is not for a run with a teacher: use auto, record or no")
+
+
+def _must_be_model(key: str, name: str) -> None:
+    if name and not os.path.isdir(name) and name not in built_in():
+        raise UsageError(f"{key}: {name} is not a folder{hub.hint(name)}")
 
 
 def options_of(recipe: Recipe) -> frozenset[str]:

@@ -12,18 +12,37 @@ KEYS = {
     "model": {"reach": "conv_width"},
     "data": TASKS,
 }
+# Keys that moved to [distill]; `teacher` says that the others belong to it.
+TAUGHT = {"teacher": "teacher", "distill": "targets", "alpha": "weight", "temperature": "temperature"}
+EARLIER = {"targets": "hard", "temperature": 3.0}  # their defaults there
 
 
 def with_new_names(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the tables of a recipe, or its dotted changes, with every old name replaced."""
     found: dict[str, Any] = {}
-    for key, value in raw.items():
+    for key, value in _taught(raw).items():
         table = KEYS.get(key.partition(".")[0], {})
         new = ".".join(_name(part, table, key) for part in key.split("."))
         found[new] = _renamed(value, table, key) if isinstance(value, dict) else value
     if isinstance(task := found.get("task"), str):
         found["task"] = _name(task, TASKS, "task")
     return found
+
+
+def _taught(raw: dict[str, Any]) -> dict[str, Any]:
+    """Move the keys of a teacher from [objective], where only images had them, to [distill]."""
+    table = raw.get("objective") if isinstance(raw.get("objective"), dict) else {}
+    old = {f"objective.{key}": value for key, value in (table or {}).items()} | raw
+    if "objective.teacher" not in old:
+        return raw
+    warnings.warn("objective.teacher and its keys are now in [distill]: distill.teacher and so on", stacklevel=3)
+    moved = {f"objective.{key}" for key in TAUGHT}
+    asked = EARLIER | {new: old[f"objective.{key}"] for key, new in TAUGHT.items() if f"objective.{key}" in old}
+    found = {key: value for key, value in raw.items() if key not in moved}
+    if table:
+        found["objective"] = {key: value for key, value in table.items() if key not in TAUGHT}
+        return found | {"distill": asked}
+    return found | {f"distill.{key}": value for key, value in asked.items()}
 
 
 def _renamed(values: dict[str, Any], table: dict[str, str], where: str) -> dict[str, Any]:

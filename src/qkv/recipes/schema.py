@@ -12,6 +12,7 @@ from typing import Any
 from qkv.common.config import from_dict, override
 from qkv.common.errors import QkvError, UsageError, reason_of, show, unknown
 from qkv.data.config import DataConfig
+from qkv.objectives.distill import DistillConfig
 from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.renamed import with_new_names
 from qkv.recipes.shelf import file_of, shipped
@@ -56,6 +57,7 @@ class Recipe:
         optim: settings of the optimizer.
         train: settings of the training loop.
         log: experiment trackers.
+        distill: learning from a teacher.
         auto: the keys whose value is "auto". A rule of the task sets them before the run starts, so recipe.toml in a
             run's folder has none.
     """
@@ -69,6 +71,7 @@ class Recipe:
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     log: LogConfig = field(default_factory=LogConfig)
+    distill: DistillConfig = field(default_factory=DistillConfig)
     auto: tuple[str, ...] | None = None
 
     def before_override(self, changes: Mapping[str, Any]) -> tuple[Recipe, dict[str, Any]]:

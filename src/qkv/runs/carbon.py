@@ -124,3 +124,8 @@ def energy_of(folder: Path, grid: float | None = None) -> RunEnergy | None:
     except (KeyError, TypeError, ValueError):
         return None
     return RunEnergy(str(folder), seconds, kwh, kwh * intensity, intensity, bool(table.get("estimated", True)), sources)
+
+
+def kwh_words(kwh: float) -> str:
+    """Format an energy."""
+    return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.3g} Wh"

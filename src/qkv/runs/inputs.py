@@ -20,7 +20,7 @@ from qkv.common.progress import Bar
 from qkv.data.files import expand, stored_file
 from qkv.data.hub import is_hub
 from qkv.recipes.schema import Recipe
-from qkv.runs.paths import NOT_FILES, TEACHER
+from qkv.runs.paths import NOT_FILES
 
 INPUTS = "inputs.json"
 TABLE = "inputs"
@@ -78,7 +78,7 @@ def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
         for name in () if path.startswith(NOT_FILES) else expand([path]):
             place = stored_file(name)
             yield str(place), place
-    for folder in (recipe.model.init, str(recipe.objective.get(TEACHER, ""))):
+    for folder in dict.fromkeys((recipe.model.init, recipe.distill.teacher)):
         if not folder or is_hub(folder):  # there, the commit is the digest
             continue
         start = Path(folder)

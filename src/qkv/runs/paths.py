@@ -11,14 +11,13 @@ from typing import Any
 from qkv.data.files import HUB
 from qkv.recipes.schema import Recipe
 
-TEACHER = "teacher"  # the key of [objective] that names a model folder
 NOT_FILES = (HUB, "phrasebook:")  # data sets of the hub and the built-in corpus begin so
 
 
 def absolute(recipe: Recipe, base: Path | None = None) -> Recipe:
     """Return a recipe whose relative paths start at `base`, by default the current directory.
 
-    The run's own folder, `out`, stays as it is. So does a `model.init` that is no folder there: a name.
+    The run's own folder, `out`, stays as it is. So does a model that is no folder there: a name.
     """
     start = (base or Path.cwd()).absolute()
 
@@ -28,6 +27,8 @@ def absolute(recipe: Recipe, base: Path | None = None) -> Recipe:
     found = _with_paths(recipe, place)
     if not os.path.isdir(found.model.init):
         found = replace(found, model=recipe.model)
+    if not os.path.isdir(found.distill.teacher):
+        found = replace(found, distill=replace(found.distill, teacher=recipe.distill.teacher))
     return found
 
 
@@ -51,12 +52,11 @@ def _with_paths(recipe: Recipe, place: Callable[[str], str]) -> Recipe:
     files: dict[str, Any] = {part: tuple(map(place, getattr(data, part))) for part in ("train", "valid", "test")}
     cache = place(data.cache) if data.cache else ""
     init = place(recipe.model.init) if recipe.model.init else ""
-    objective = dict(recipe.objective)
-    if objective.get(TEACHER):
-        objective[TEACHER] = place(objective[TEACHER])
+    teacher, texts = recipe.distill.teacher, tuple(map(place, recipe.distill.texts))
+    distill = replace(recipe.distill, teacher=place(teacher) if teacher else "", texts=texts)
     mix = {name: _with_patterns(table, place) for name, table in data.mix.items()}
     data = replace(data, **files, cache=cache, mix=mix)
-    return replace(recipe, data=data, objective=objective, model=replace(recipe.model, init=init))
+    return replace(recipe, data=data, distill=distill, model=replace(recipe.model, init=init))
 
 
 def _with_patterns(table: Any, place: Callable[[str], str]) -> Any:

@@ -22,7 +22,7 @@ from qkv.common.progress import Bar
 from qkv.data.phrasebook.named import named_pairs
 from qkv.predict import Model, load
 from qkv.predict.verbs import PLAIN
-from qkv.runs.carbon import energy_of
+from qkv.runs.carbon import energy_of, kwh_words
 from qkv.training.energy import Meter
 
 TEXTS = 200  # of the phrasebook, where none are given
@@ -73,6 +73,21 @@ class Payback:
         """How many answers it takes, or None if the student saves nothing."""
         return break_even(self.training_joules, self.teacher.joules, self.student.joules)
 
+    def told(self) -> str:
+        """Say when the student has paid for its training, and how that was measured."""
+        cost, how = kwh_words(self.training_joules / 3.6e6), f"{self.verb} on {self.texts} texts, {self.device}"
+        if self.answers is None:
+            end = (
+                f"The student's training cost {cost}. It never pays back: its answers cost no less than the teacher's."
+            )
+        else:
+            saved = self.teacher.joules - self.student.joules
+            end = (
+                f"The student's training cost {cost}. Each answer saves {saved:.3g} J, so it has paid for itself after "
+                f"{self.answers:,.0f} answers."
+            )
+        return f"{end}\n({how}; power: {self.power})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything for JSON."""
         return asdict(self) | {"answers": self.answers}
@@ -105,10 +120,23 @@ def payback(
     for name, value in (("--watts", watts), ("--training-kwh", training_kwh)):
         if value is not None:
             check_range(name, value, 0)
-    cost = _training(student) if training_kwh is None else training_kwh * 3.6e6
+    cost = training_cost(student) if training_kwh is None else training_kwh * 3.6e6
     models = {name: load(name, device=device) for name in (teacher, student)}
-    verb = _shared(models)
     given = list(texts) or [pair.source for pair in islice(named_pairs("phrasebook:test"), TEXTS)]
+    return measured(models, cost, given, watts=watts)
+
+
+def measured(models: dict[str, Model], cost: float, given: Sequence[Any], *, watts: float | None = None) -> Payback:
+    """Time a teacher and a student, in this order by name, on the same inputs.
+
+    Args:
+        models: both.
+        cost: the joules of the student's training.
+        given: what to answer.
+        watts: the power while answering. If None, the machine's counters, or the estimate of training.
+    """
+    verb = _shared(models)
+    teacher, student = models
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
     power = ""
     with Bar("answering", total=2 * (ROUNDS + 1)) as bar:
@@ -123,7 +151,7 @@ def payback(
 
 
 def _once(
-    model: Model, ask: Callable[[Sequence[str]], Any], texts: Sequence[str], watts: float | None
+    model: Model, ask: Callable[[Sequence[Any]], Any], texts: Sequence[Any], watts: float | None
 ) -> tuple[float, float, str]:
     """Answer all texts; return the seconds, the joules and how these were found."""
     meter = Meter(model.device)
@@ -139,8 +167,8 @@ def _answering(name: str, model: Model, rounds: Sequence[tuple[float, float]]) -
     return Answering(name, parameters, *(statistics.median(one[place] for one in rounds) for place in (0, 1)))
 
 
-def _training(student: str) -> float:
-    """Return the joules of a student's training."""
+def training_cost(student: str) -> float:
+    """Return the joules of a student's training, from the folder of its run."""
     found = energy_of(Path(student))
     if found is None:
         raise UsageError(f"{student} has no energy.json: name the folder of its run, or give --training-kwh")

@@ -23,6 +23,8 @@ from qkv.runs.coverage import tell_coverage
 from qkv.runs.own import Own
 from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
 from qkv.runs.stores import stores
+from qkv.runs.student import student_of
+from qkv.runs.teacher import Teaching, check_vocabulary, read_teacher, teaching
 from qkv.runs.trained_on import keep_reading
 from qkv.tasks.base import Context, Task
 from qkv.tasks.table import read_task
@@ -41,6 +43,7 @@ class Prepared:
         folder: the run's folder.
         train: the training store; for a mixture, the store of each part by name.
         valid: the validation store, in the same form.
+        teaching: the teacher, if there is one.
     """
 
     task: Task
@@ -49,6 +52,7 @@ class Prepared:
     folder: Path
     train: Any
     valid: Any
+    teaching: Teaching | None = None
 
 
 def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> Prepared:
@@ -56,8 +60,9 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
     own = own or Own()
     task = own.task_for(recipe)
     place = find(recipe.model.init) if recipe.model.init else None
-    start = read_folder(place) if place else None
-    tokenizer = start.tokenizer if start else None
+    start = student_of(read_folder(place), recipe.distill) if place else None
+    teacher = read_teacher(recipe.distill)
+    tokenizer = start.tokenizer if start else teacher.tokenizer if teacher else None
     facts: dict[str, Any] = {}
     if own.batches is None:
         task = task.resolved(say)
@@ -68,8 +73,12 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
             tell_coverage(task, tokenizer, recipe.model.init, say)
         facts = task.survey(task.examples(task.data.train), say)
         facts |= task.inherited(start) if start else {}
+        if teacher is not None:
+            if task.reads_text:
+                check_vocabulary(recipe.distill, teacher, tokenizer)
+            facts = task.taught_facts(facts, teacher, recipe.distill.teacher)
     torch.manual_seed(recipe.train.seed)
-    config = model_config(recipe, task, tokenizer, facts, start)
+    config = model_config(recipe, task, tokenizer, facts, start, teacher)
     defaults = start.generation if start else None
     context = Context(tokenizer, config, facts, say, options_of(recipe), generation=defaults)
     model = own.build(config) if own.model is not None else task.build(config)
@@ -77,13 +86,14 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
         task.check_model(model, context)
     if place is not None and start is not None:
         task.load_start(model, start, place, context)
+    taught = None if teacher is None else teaching(recipe.distill, teacher, task, model, context)
     if own.batches is not None:
-        return Prepared(task, context, model, folder, None, None)
+        return Prepared(task, context, model, folder, None, None, taught)
     begun = not recipe.data.cache and bool(steps(folder / "checkpoints"))
     found = stores(task, context, Path(recipe.data.cache) if recipe.data.cache else folder / "data", begun=begun)
     if context.skipped.count:
         say(str(context.skipped))
-    return Prepared(task, context, model, folder, *found)
+    return Prepared(task, context, model, folder, *found, taught)
 
 
 def reading(recipe: Recipe) -> DataConfig:
@@ -93,20 +103,26 @@ def reading(recipe: Recipe) -> DataConfig:
 
 
 def model_config(
-    recipe: Recipe, task: Task, tokenizer: TextTokenizer | None, facts: dict[str, Any], start: Folder | None
+    recipe: Recipe,
+    task: Task,
+    tokenizer: TextTokenizer | None,
+    facts: dict[str, Any],
+    start: Folder | None,
+    teacher: Folder | None = None,
 ) -> Any:
-    """Adapt a preset, or the config of `model.init`, to the task: heads, number of labels, vocabulary."""
+    """Adapt a preset, or the config of `model.init`, to task and teacher: heads, number of labels, vocabulary."""
     base = start.config if start else catalogue.preset(recipe.model.preset)
     wanted: dict[str, Any] = {"heads": list(task.model_heads())} if task.model_heads() else {}
     if labels := facts.get("labels"):
         wanted["num_labels"] = len(labels)
     if start is None and tokenizer is not None:
-        wanted["vocab_size"] = tokenizer.vocab_size
+        wanted["vocab_size"] = tokenizer.vocab_size if teacher is None else teacher.config.vocab_size
         roles = {"start_id": "pad", "end_id": "end"}
         wanted |= {key: tokenizer.specials[role] for key, role in roles.items() if role in tokenizer.specials}
     names = {field.name for field in fields(base)}
     found = override(base, {key: value for key, value in wanted.items() if key in names} | recipe.model.set)
-    return task.adapted(found, base)
+    found = task.adapted(found, base)
+    return found if teacher is None else task.student(found)
 
 
 def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokenizer:

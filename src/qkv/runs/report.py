@@ -30,6 +30,7 @@ from qkv.predict import Model, load
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.layout import RECIPE
 from qkv.runs.prepare import reading
+from qkv.runs.student_report import compared
 from qkv.tasks.base import Task
 from qkv.tasks.split import training_examples, validation_streams
 from qkv.training.logging import read_metrics
@@ -75,6 +76,7 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
             except QkvError as error:
                 notes.append(f"The scores could not be computed: {error}")
                 say(f"qkv: no scores in the report: {error}")
+    beside = compared(recipe, device) if recipe.distill.teacher and model is not None else None
     run = RunFacts(
         task=recipe.task,
         ended=outcome.reason,
@@ -97,6 +99,8 @@ def _write(recipe: Recipe, task: Task, outcome: Outcome, folder: Path, device: s
         "notes": notes,
     }
     report = report_of(model, recipe.out, found, run=run, notes=notes)
+    if beside is not None:
+        report = replace(report, teacher=beside.rows(), teacher_told=beside.told())
     write_page(folder / PAGE, report)
     if is_ours(folder / CARD):
         disk.replace_file(folder / CARD, card(report).encode())

@@ -22,12 +22,14 @@ from qkv.checkpoints.folder import Folder, read_folder, write_folder
 from qkv.checkpoints.update import with_digests
 from qkv.checkpoints.weights import WHOLE, weight_bytes
 from qkv.common import disk
+from qkv.common.config import override
 from qkv.common.errors import system_errors
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
 from qkv.data.packing import Staged
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
+from qkv.objectives.matching import without_projections
 from qkv.predict import Model, load
 from qkv.predict.device import find_device
 from qkv.recipes.check import check
@@ -68,6 +70,8 @@ def run_recipe(
         recipe = with_default_model(recipe, own.task_for(recipe), say)
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
+    if recipe.distill.teacher and recipe.train.compile == "auto":
+        recipe = override(recipe, {"train.compile": "no"})  # the layers of a teacher are watched while they run
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)), use_threads(recipe.train.threads):
         recipe = with_commit(recipe, Path(recipe.out) / RECIPE, say)
@@ -143,6 +147,8 @@ def job_of(recipe: Recipe, prepared: Prepared, model: nn.Module, say: Say, own: 
     else:
         batches, total, valid = own.batches, recipe.train.steps, own.valid_batches
     objective = prepared.task.objective_for(prepared.context) if own.objective is None else own.objective
+    if prepared.teaching is not None:
+        objective = prepared.teaching.around(objective)
     finish = _weights_alone if own.model is not None else _writer(prepared)
     measure = Measure(prepared) if own.batches is None and own.model is None and prepared.task.measured else None
     return Job(model, objective, batches, total, prepared.folder, valid, finish, say, own.callbacks, measure)
@@ -169,11 +175,12 @@ def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
     task, context = prepared.task, prepared.context
 
     def write(module: nn.Module, where: Path) -> None:
-        for name, (numbers, part) in task.saved(module, context.config, context).items():
-            tokenizer = _limited(context.tokenizer, task, numbers)
-            found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
-            place = where / name
-            write_folder(found, place, mode="update" if place == prepared.folder else "replace")
+        with without_projections(module):
+            for name, (numbers, part) in task.saved(module, context.config, context).items():
+                tokenizer = _limited(context.tokenizer, task, numbers)
+                found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
+                place = where / name
+                write_folder(found, place, mode="update" if place == prepared.folder else "replace")
 
     return write
 

@@ -36,6 +36,7 @@ NO_ANSWER = "(no answer)"
 class AnswerTask(Task):
     """The target of a window is the answer span, or the first token if the window does not hold the whole answer."""
 
+    distilled_by: ClassVar[str] = "answer"
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)
     measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = AnswerSpan

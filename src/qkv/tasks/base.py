@@ -30,10 +30,11 @@ from qkv.data.store import Store
 from qkv.evaluation.prediction import Prediction
 from qkv.evaluation.score import Score
 from qkv.models import catalogue
+from qkv.objectives.teacher import Teacher
 from qkv.tasks import finetuning
 from qkv.tasks.exam import Exam, Metric, graded
 from qkv.tasks.facts import Rule
-from qkv.tasks.start import transfer
+from qkv.tasks.start import taught_labels, transfer
 from qkv.tokenizers.text import TextTokenizer
 
 Array = np.ndarray[Any, Any]
@@ -114,6 +115,7 @@ class Task:
     measured: ClassVar[bool] = False  # validation also scores the model; the first score decides which weights are best
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)  # set the recipe's keys that are "auto"
+    distilled_by: ClassVar[str] = ""  # the shipped recipe that a student of this task begins with
 
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Task:
@@ -202,6 +204,29 @@ class Task:
         del path
         transfer(model, start, context.labels)
 
+    def taught_facts(self, facts: dict[str, Any], found: Folder, name: str) -> dict[str, Any]:
+        """Return the facts of a student: it has the classes of its teacher, read from `name`, in the same order."""
+        return taught_labels(facts, found, name)
+
+    def student(self, config: Any) -> Any:
+        """Return the config of a model that learns from a teacher."""
+        return config
+
+    def teacher(self, found: Folder, name: str, context: Context) -> Teacher:
+        """Return the model that a student learns from; raise an error if it lacks a head for the task.
+
+        Args:
+            found: its folder.
+            name: how the user calls it.
+            context: the student's.
+        """
+        del context
+        missing = [head for head in self.model_heads() if head != "pool" and head not in found.model.heads]
+        if missing:
+            have = ", ".join(found.model.heads) or "none"
+            raise UsageError(f"distill.teacher: {name} has no head {missing[0]} for the task to learn (it has {have})")
+        return Teacher(found.model)
+
     def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
         """Return what to save: the config and model of each folder by name; "" is the run's own folder."""
         del context
@@ -262,6 +287,17 @@ class Task:
         """Whether this task can score a `qkv.Model`, judging by its family and heads."""
         del model
         return False
+
+    @classmethod
+    def can_teach(cls, model: Any) -> bool:
+        """Whether a `qkv.Model` can be the teacher of a student of this task, judging by its family and heads."""
+        return cls.can_score(model)
+
+    @classmethod
+    def taught_settings(cls, model: Any) -> dict[str, Any]:
+        """Return keys of `[objective]` that follow from a teacher."""
+        del model
+        return {}
 
     @classmethod
     def default_data(cls, model: Any) -> DataConfig:

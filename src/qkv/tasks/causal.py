@@ -28,6 +28,7 @@ from qkv.tasks.perplexity import score_text
 class CausalTask(WindowTask):
     """Every token of a window is a target, except the first token of each document."""
 
+    distilled_by: ClassVar[str] = "tune-gpt"
     Settings: ClassVar[type[Any]] = NextToken
     specials: ClassVar[str] = "gpt"
     heads: ClassVar[tuple[str, ...]] = ("lm",)

@@ -40,6 +40,7 @@ LISTED = ","  # the separator of labels that are lists already
 class ClassifyTask(TextTableTask):
     """One class per example, or any number of classes if the recipe sets a separator."""
 
+    distilled_by: ClassVar[str] = "classify"
     rules: ClassVar[Mapping[str, Rule]] = {
         **finetuning.rules(lr=1.2e-4),
         "train.balance": finetuning.balance,
@@ -218,7 +219,7 @@ class ClassifyTask(TextTableTask):
 def balanced(counts: Sequence[int]) -> tuple[float, ...]:
     """Return a weight for each class that is proportional to 1 / √(its examples)."""
     scale = sum(counts) / sum(math.sqrt(count) for count in counts)
-    return tuple(scale / math.sqrt(count) for count in counts)
+    return tuple(scale / math.sqrt(max(1, count)) for count in counts)  # none for a class that only a teacher knows
 
 
 def uneven(counts: Counter[str], *, multi_label: bool) -> str:

@@ -48,6 +48,7 @@ class CompleteSettings:
 class CompleteTask(Task):
     """A prompt and its answer in each row of a table; the loss is that of the answer's tokens and the end token."""
 
+    distilled_by: ClassVar[str] = "complete"
     Settings: ClassVar[type[Any]] = CompleteSettings
     specials: ClassVar[str] = "gpt"
     heads: ClassVar[tuple[str, ...]] = ("lm",)

@@ -50,6 +50,7 @@ class EmbeddingSettings:
 class EmbeddingsTask(Task):
     """With a label column, cosines are fitted to the scores; without one, each text learns to match its pair."""
 
+    distilled_by: ClassVar[str] = "sentence-embeddings"
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=5e-5)
     Settings: ClassVar[type[Any]] = EmbeddingSettings
     heads: ClassVar[tuple[str, ...]] = ("pool",)
@@ -90,6 +91,11 @@ class EmbeddingsTask(Task):
             raise UsageError(f"at least one score must be above 0, but the largest is {found:g}")
         say(f"scores are divided by {found:g}, the largest score (objective.scale_scores)")
         return {"scale_scores": found}
+
+    @classmethod
+    def can_teach(cls, model: Any) -> bool:
+        """Whether the model reads texts and has no head but the pooler."""
+        return not model.reads_images and model.tokenizer is not None and not set(model.module.heads) - {"pool"}
 
     def rows(self, examples: Iterable[Example], context: Context) -> Iterator[Row]:
         """Tokenise both sides."""

@@ -30,12 +30,13 @@ from qkv.models.catalogue import reads_images
 from qkv.models.vit import ViTConfig
 from qkv.nn.block import stochastic_depth
 from qkv.objectives.images import ClassifyImages, ImageSettings
+from qkv.objectives.teacher import Teacher
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task, Trivial, has_head
 from qkv.tasks.batches import column
 from qkv.tasks.exam import Exam, Metric
 from qkv.tasks.facts import Rule
 from qkv.tasks.image_rules import NO_IMAGES, RULES
-from qkv.tasks.image_teacher import check_teacher, load_teacher
+from qkv.tasks.image_teacher import image_teacher
 from qkv.tasks.pixel_facts import PixelFacts
 from qkv.tasks.predicted import always, label_prediction
 
@@ -45,6 +46,7 @@ ANSWERED = 64  # images classified at a time
 class ImageTask(Task):
     """One class per image. The store holds bytes; the objective changes and normalises them on the device."""
 
+    distilled_by: ClassVar[str] = "image"
     rules: ClassVar[Mapping[str, Rule]] = RULES
     measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = ImageSettings
@@ -80,10 +82,23 @@ class ImageTask(Task):
         return {"processor": dataclasses.asdict(start.processor or ImageProcessor())}
 
     def adapted(self, config: Any, base: Any) -> Any:
-        """Give a student of a teacher its distillation token, and a distilled model to start from its two heads."""
-        if not isinstance(config, ViTConfig) or not (self.settings.teacher or "distilled" in base.heads):
+        """Give a distilled model to start from its two heads."""
+        return self.student(config) if isinstance(base, ViTConfig) and "distilled" in base.heads else config
+
+    def taught_facts(self, facts: dict[str, Any], found: Folder, name: str) -> dict[str, Any]:
+        """The student has the classes of its files; a teacher may have more."""
+        del found, name
+        return facts
+
+    def student(self, config: Any) -> Any:
+        """Give the student of a teacher DeiT's distillation token and its two heads."""
+        if not isinstance(config, ViTConfig):
             return config
         return dataclasses.replace(config, distilled=True, heads=("distilled",))
+
+    def teacher(self, found: Folder, name: str, context: Context) -> Teacher:
+        """Return an image classifier of any size."""
+        return image_teacher(found, name, context.labels)
 
     def build(self, config: Any) -> nn.Module:
         """Build the model, with stochastic depth."""
@@ -155,18 +170,15 @@ class ImageTask(Task):
         return make
 
     def objective(self) -> ClassifyImages:
-        """Return the objective without a teacher, to check the settings."""
-        if self.settings.teacher:
-            check_teacher(self.settings.teacher)
+        """Return the objective, to check the settings."""
         return ClassifyImages(settings=self.settings)
 
     def objective_for(self, context: Context) -> ClassifyImages:
-        """Return the objective with the numbers of the training images and the teacher."""
+        """Return the objective with the numbers of the training images."""
         config, settings = context.config, self.settings
         head = settings.head if settings.head in config.heads else next(iter(config.heads), "classify")
-        teacher = load_teacher(settings.teacher, context.labels) if settings.teacher else None
         found = dataclasses.replace(settings, head=head)
-        return ClassifyImages(settings=found, processor=self.processor(context), teacher=teacher)
+        return ClassifyImages(settings=found, processor=self.processor(context))
 
     @classmethod
     def can_score(cls, model: Any) -> bool:

@@ -53,6 +53,7 @@ class MaskedTask(WindowTask):
     pairs; the second half of a false pair may be longer or shorter.
     """
 
+    distilled_by: ClassVar[str] = "adapt"
     Settings: ClassVar[type[Any]] = MaskedSettings
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
 

@@ -25,6 +25,7 @@ from qkv.data.store import Store
 from qkv.evaluation.correlation import MeanSquaredError, Pearson, Spearman
 from qkv.evaluation.prediction import Prediction
 from qkv.objectives.classify import Regress
+from qkv.objectives.teacher import Teacher
 from qkv.tasks import finetuning
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Trivial, has_head
 from qkv.tasks.batches import CHUNK, gathered
@@ -36,6 +37,7 @@ from qkv.tasks.text_table import TextTableTask, columns
 class RegressTask(TextTableTask):
     """One number per example, trained with squared error."""
 
+    distilled_by: ClassVar[str] = "regress"
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1.2e-4)
     measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Regress
@@ -64,6 +66,13 @@ class RegressTask(TextTableTask):
         if "regress" in getattr(start.config, "heads", ()):
             mean, std = context.facts["mean"], context.facts["std"]
             _rescale(model, 1 / std, -mean / std)
+
+    def teacher(self, found: Folder, name: str, context: Context) -> Teacher:
+        """Return a teacher whose numbers are on the scale of training."""
+        teacher = super().teacher(found, name, context)
+        mean, std = context.facts["mean"], context.facts["std"]
+        _rescale(teacher.model, 1 / std, -mean / std)
+        return teacher
 
     def saved(self, model: nn.Module, config: Any, context: Context) -> dict[str, tuple[Any, Any]]:
         """Return a copy of the model whose head predicts numbers on their own scale."""

@@ -35,6 +35,7 @@ from qkv.tokenizers.dropout import Merges
 class TagTask(Task):
     """The first token of a word has the tag as its target; the others have no target."""
 
+    distilled_by: ClassVar[str] = "tag"
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=2e-4)
     measured: ClassVar[bool] = True
     Settings: ClassVar[type[Any]] = Tag

@@ -192,6 +192,11 @@ class TextPart(Task):
     @classmethod
     def for_model(cls, model: Any, data: DataConfig | None = None, name: str | None = None) -> Task:
         """Return the named task of the model, or its only one."""
+        return cls(cls.Settings(**cls.taught_settings(model, name)), data or cls.default_data(model))
+
+    @classmethod
+    def taught_settings(cls, model: Any, name: str | None = None) -> dict[str, Any]:
+        """Return how the named task of a model, or its only one, is written."""
         name = chosen_task(model.text_tasks, name)
         task: TextTask = model.text_tasks[name]
         if not task.kind:
@@ -199,8 +204,7 @@ class TextPart(Task):
                 f"the task {name} of this model has no kind that can be scored (allowed: {', '.join(KINDS)})"
             )
         how: dict[str, Any] = {"kind": task.kind, "name": name, "prefix": task.prefix, "between": task.between}
-        how |= {"labels": dict(task.labels)} | ({"step": task.step} if task.step else {})
-        return cls(cls.Settings(**how), data or cls.default_data(model))
+        return how | {"labels": dict(task.labels)} | ({"step": task.step} if task.step else {})
 
     def tester(self, model: Any, data: DataConfig) -> Task:
         """Return the same task of the trained model."""

@@ -28,6 +28,8 @@ from qkv.tasks.text_part import TextPart
 class TextToTextTask(TextPart):
     """One task as text or, with tables in `objective.mix`, several."""
 
+    distilled_by: ClassVar[str] = "text-to-text"
+
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Task:
         """Create one task, or a mixture of tasks."""

@@ -33,6 +33,7 @@ SIDES = ("source", "target")
 class TranslateTask(Task):
     """Sequence to sequence, with one vocabulary for both sides."""
 
+    distilled_by: ClassVar[str] = "translate"
     measured: ClassVar[bool] = True
     rules: ClassVar[Mapping[str, Rule]] = RULES
     Settings: ClassVar[type[Any]] = Translate

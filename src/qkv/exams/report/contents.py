@@ -49,6 +49,8 @@ class Report:
         usage: how to use the model.
         notes: what a reader should know, such as texts that were too long.
         made: the day and the version of qkv.
+        teacher: a student beside its teacher: a table with its head.
+        teacher_told: what that table is about.
     """
 
     title: str
@@ -58,3 +60,5 @@ class Report:
     usage: tuple[Usage, ...] = ()
     notes: tuple[str, ...] = ()
     made: str = ""
+    teacher: Sequence[Sequence[str]] = ()
+    teacher_told: str = ""

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from qkv.exams.report import sections, training
 from qkv.exams.report.contents import Report
-from qkv.exams.report.markup import escaped, facts, section
+from qkv.exams.report.markup import escaped, facts, section, table
 from qkv.exams.report.naming import verdict
 
 STYLE = Path(__file__).with_name("page.css")
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 LINKS = {
-    "scores": "Scores", "curves": "Curves", "classes": "Classes", "points": "Numbers", "calibration": "Calibration",
+    "scores": "Scores", "teacher": "Teacher",
+    "curves": "Curves", "classes": "Classes", "points": "Numbers", "calibration": "Calibration",
     "lengths": "Length", "mistakes": "Mistakes", "use": "Use it", "model": "Model", "cost": "Time and energy",
     "recipe": "Recipe",
 }  # fmt: skip
@@ -41,6 +42,7 @@ def _sections(report: Report) -> list[str]:
         found += [sections.tiles(study), sections.scores(study)]
     elif run is not None:
         found.append(training.losses(run))
+    found.append(_teacher(report))
     if run is not None:
         found.append(training.curves(run))
     if study is not None:
@@ -63,6 +65,13 @@ def _summary(report: Report) -> str:
 def _notes(report: Report) -> str:
     told = [*([verdict(report.study)] if report.study else []), *report.notes]
     return "".join(f'<p class="note">{escaped(note)}</p>' for note in told if note)
+
+
+def _teacher(report: Report) -> str:
+    if not report.teacher:
+        return ""
+    head, *rows = ([escaped(cell) for cell in row] for row in report.teacher)
+    return section("teacher", "Teacher and student", table(head, rows), escaped(report.teacher_told))
 
 
 def _use(report: Report) -> str:

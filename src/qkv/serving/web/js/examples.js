@@ -2,7 +2,7 @@
 
 const ENGLISH = [
   "The small cat does not see the red apple.",
-  "My sister is going to buy two green chairs.",
+  "The old man has lost his keys.",
   "Two dogs are playing in the snow.",
   "I have never seen such a beautiful house.",
 ];
@@ -54,16 +54,20 @@ export const questions = [
 ];
 
 export const gaps = [
-  "The cat sat on the [MASK] and looked out of the [MASK].",
+  "He drank a cup of [MASK] every morning.",
+  "The king lived in a large [MASK] with his [MASK].",
   "She opened the [MASK] and began to read.",
-  "It was a cold [MASK] in winter.",
 ];
 
 const STORIES = ["Once upon a time there was", "The old man looked at the sea and", "It was the best"];
 const TASKS = ["translate English to German: The house is small.", "summarize: The lighthouse was built in 1854. It is a museum today."];
 
 /** Prompts: for a T5, its own tasks. */
-export const prompts = (model) => (model.family === "t5" ? [...Object.values(model.tasks ?? {}).filter(Boolean).slice(0, 3).map((prefix) => `${prefix}The house is small.`), ...(Object.keys(model.tasks ?? {}).length ? [] : TASKS)] : STORIES);
+export function prompts(model) {
+  if (model.family !== "t5") return STORIES;
+  const prefixes = Object.values(model.tasks).filter(Boolean).slice(0, 3);
+  return prefixes.length ? prefixes.map((prefix) => `${prefix}The house is small.`) : TASKS;
+}
 
 export const sentences = [
   [
@@ -82,16 +86,16 @@ export const sentences = [
 ];
 
 export const notes = {
-  queries: ["I cannot log in", "How long does delivery take?", "Is it safe for children?"],
+  queries: ["a woman makes music", "He is ill.", "a broken engine", "kids playing outside"],
   lines: [
-    "Reset your password with the link in the email.",
-    "Parcels arrive within three working days.",
-    "You can send back unused goods for 30 days.",
-    "The toy has no small parts and may be used from the age of two.",
-    "Batteries are not included.",
-    "Our shop is open from Monday to Saturday.",
-    "Pay by card, by bank transfer or on account.",
-    "The lamp must not be used in the bathroom.",
+    "The hotel is near the beach and has a swimming pool.",
+    "The train to Berlin leaves at six in the morning.",
+    "We grilled fish and ate it with bread and lemon.",
+    "The museum shows paintings from the seventeenth century.",
+    "Two children are building a castle of sand.",
+    "The doctor told him to stay in bed for a week.",
+    "She plays the violin in an orchestra.",
+    "The car would not start because it was so cold.",
   ],
 };
 

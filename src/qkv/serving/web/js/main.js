@@ -35,7 +35,7 @@ function show({ model: name, panel: title, values = {} }, { run = false } = {}) 
   one("#panel").setAttribute("aria-labelledby", `tab-${panel.name}`);
   one("#panel").replaceChildren(open.node);
   remember();
-  if (run) open.run();
+  if (run && open.filled()) open.run();
 }
 
 /** Keep the address true. */
@@ -50,10 +50,8 @@ function factsOf(model) {
   return [model.family, size, model.engine && model.engine !== "torch" ? `engine: ${model.engine}` : null].filter(Boolean).join(" · ");
 }
 
-function fromLink() {
-  const link = readLink();
-  show(link, { run: Object.values(link.values).some((value) => value.trim()) });
-}
+/** Show what the address names, and answer it. */
+const fromLink = () => show(readLink(), { run: true });
 
 async function copyLink() {
   const { model, panel, open } = shown ?? {};
@@ -98,7 +96,7 @@ function stateOf(model) {
   return model.state === "loading" ? `${model.id} is being loaded …` : `${model.id} has no verb that this page can show.`;
 }
 
-one("#model").addEventListener("change", (event) => show({ model: event.target.value, panel: shown?.panel.name, values: {} }));
+one("#model").addEventListener("change", (event) => show({ model: event.target.value, panel: shown?.panel.name, values: shown?.open.values() }));
 one("#share").addEventListener("click", copyLink);
 addEventListener("hashchange", fromLink);
 start();

@@ -12,7 +12,8 @@ import { duration } from "./text.js";
  *     or stream(verb, body, hear); returns { node, said }: what to show, and one sentence for a screen reader. It may
  *     call show(node) before, with what is there so far.
  *
- * `changed` is called after each change of a field. Returns { node, run, values }.
+ * `changed` is called after each change of a field. Returns { node, run, values, filled }, where filled() tells whether
+ * there is something in the first field.
  */
 export function openPanel(panel, model, given, changed) {
   const fields = panel.fields(model), examples = panel.examples(model);
@@ -95,7 +96,7 @@ export function openPanel(panel, model, given, changed) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run();
   });
   for (const field of fields) if (given[field.name] !== undefined) field.value = given[field.name];
-  return { node, run, values };
+  return { node, run, values, filled: () => fields[0].value.trim() !== "" };
 }
 
 /** There is nothing to ask yet; the message says what is missing. */
