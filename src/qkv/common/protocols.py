@@ -72,3 +72,6 @@ class PromptStepper(Stepper, Protocol):
     """
 
     first: Tensor
+
+    def join(self, prompts: Any) -> None:
+        """Read more prompts, whose rows follow those that are here; `first` is then theirs."""

@@ -158,7 +158,9 @@ class NativeDecoding:
         self, model: Model, stack: Stack, decoder: Decoder, num_rows: int, memory: Hidden | None = None
     ) -> None:
         self._model, self._position, self._depth = model, stack.position, stack.depth
-        self._session = Session(decoder, num_rows)
+        # After prompts there is one more row, always empty: rows that join continue it.
+        self._blanks = int(memory is None)
+        self._session = Session(decoder, num_rows + self._blanks)
         self._ones, self._filled, self._longest = Ragged.of([1] * num_rows), torch.zeros(num_rows, dtype=torch.int64), 0
         if memory is not None:
             self._session.remember(memory.states, memory.layout.offsets)
@@ -167,24 +169,35 @@ class NativeDecoding:
         """Read all tokens of each prompt but the last."""
         self.first = prompts.ids[prompts.layout.last]
         counts = [length - 1 for length in prompts.layout.host_lengths]
+        before = len(self._filled) - len(counts)  # rows that read nothing
         if any(counts):
             earlier = torch.ones_like(prompts.ids, dtype=torch.bool)
             earlier[prompts.layout.last] = False
             layout = Ragged.of(counts)
             x, turn = self._embed(Tokens(prompts.ids[earlier], layout), Place(layout, layout, layout.position_of))
-            self._session.read(x, counts, turn)
-            self._filled, self._longest = torch.tensor(counts), max(counts)
+            self._session.read(x, [0] * before + counts + [0] * self._blanks, turn)
+            self._filled[before:] = torch.tensor(counts)
+            self._longest = max(self._longest, *counts)
+
+    def join(self, prompts: Tokens) -> None:
+        """Read more prompts, whose rows follow those that are here; `first` is then theirs."""
+        here, more = len(self._filled), prompts.layout.num_sequences
+        self._session.reorder(torch.tensor([*range(here), *[here] * (more + 1)]))
+        self._filled = torch.cat([self._filled, torch.zeros(more, dtype=torch.int64)])
+        self._ones = Ragged.of([1] * (here + more))
+        self.read(prompts)
 
     @torch.no_grad()
     def step(self, ids: Tensor) -> Tensor:
         """Shape: [R] -> [R, V]."""
-        return self._session.logits(*self._next(ids))
+        x, turn = self._next(ids)
+        return self._session.logits(x, turn, self._counts())
 
     @torch.no_grad()
     def best(self, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Read a token of each row; return the best log-probabilities and their tokens. Shape: [R] -> [R, count]."""
         x, turn = self._next(ids)
-        return self._session.best(x, count, turn)
+        return self._session.best(x, count, turn, self._counts())
 
     def fixed(self, beams: int, longest: int) -> None:
         """A step on the engine is not recorded."""
@@ -193,8 +206,13 @@ class NativeDecoding:
         """Make row i continue what row `rows[i]` held."""
         if len(rows) != self._ones.num_rows:
             self._ones = Ragged.of([1] * len(rows))
+        blank = torch.tensor([len(self._filled)] * self._blanks, dtype=torch.int64)
         self._filled = self._filled[rows]
-        self._session.reorder(rows)
+        self._longest = int(self._filled.max()) if len(rows) else 0
+        self._session.reorder(torch.cat([rows, blank]))
+
+    def _counts(self) -> list[int] | None:
+        return [1] * len(self._filled) + [0] if self._blanks else None
 
     def _next(self, ids: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """Embed the next token of each row."""

@@ -49,10 +49,15 @@ class RandomSampler:
         self.drawn = torch.tensor(drawn, dtype=torch.float64, device=device)
 
     def __call__(self, scores: Tensor, running: list[int], step: int) -> Tensor:
-        """Choose the token at which the probabilities add up to the drawn number. Shape: [R, V] -> [R]."""
-        best = scores.amax(-1, keepdim=True)
-        sums = (scores - best).double().exp().cumsum(-1)
-        wanted = self.drawn[running, step].unsqueeze(1) * sums[:, -1:]
-        found = torch.searchsorted(sums, wanted, right=True).squeeze(1).clamp_max(scores.shape[1] - 1)
-        # Where every token is forbidden the sums are NaN; any token will do, because the sequence stops there.
-        return torch.where(sums[:, -1] > 0, found, 0)
+        """Choose from the scores of each row with its number for this step. Shape: [R, V] -> [R]."""
+        return sampled(scores, self.drawn[running, step])
+
+
+def sampled(scores: Tensor, drawn: Tensor) -> Tensor:
+    """Choose the token at which the probabilities add up to the drawn number. Shape: [R, V], [R] -> [R]."""
+    best = scores.amax(-1, keepdim=True)
+    sums = (scores - best).double().exp().cumsum(-1)
+    wanted = drawn.unsqueeze(1) * sums[:, -1:]
+    found = torch.searchsorted(sums, wanted, right=True).squeeze(1).clamp_max(scores.shape[1] - 1)
+    # Where every token is forbidden the sums are NaN; any token will do, because the sequence stops there.
+    return torch.where(sums[:, -1] > 0, found, 0)

@@ -22,7 +22,7 @@ OnTokens = Callable[[list[tuple[int, int]]], Collection[int] | None]
 
 
 @dataclass(eq=False)
-class _Answer:
+class Growing:
     """One sequence so far."""
 
     limit: int
@@ -35,6 +35,7 @@ class _Answer:
         self.over = self.limit < 1
 
     def add(self, token: int, log_prob: float, stop: StopCondition) -> None:
+        """Add a token; the end token and the last one that is allowed end the sequence."""
         if log_prob == -math.inf:  # no token is allowed any more: the answer ends here
             self.over = True
             return
@@ -57,7 +58,7 @@ def single_search(
     on_tokens: OnTokens | None = None,
 ) -> list[Hypothesis]:
     """Decode each sequence to its end token or limit; a finished sequence leaves the batch."""
-    answers = [_Answer(limit) for limit in limits]
+    answers = [Growing(limit) for limit in limits]
     running, step = list(range(len(limits))), 0
     while stay := [row for row, b in enumerate(running) if not answers[b].over]:
         if len(stay) < len(running):
@@ -67,8 +68,8 @@ def single_search(
         if not processors and type(sampler) is GreedySampler and (best := stepper.best(ids, 1)) is not None:
             log_probs, ids = (found.squeeze(1) for found in best)
         else:
-            choose = partial(sampler, running=running, step=step)
-            ids, log_probs = _choose(stepper.step(ids).float(), processors, history, choose)
+            sample = partial(sampler, running=running, step=step)
+            ids, log_probs = choose(stepper.step(ids).float(), processors, history, sample)
         if processors:
             history = history.then(torch.arange(len(ids), device=ids.device), ids)
         for b, token, log_prob in zip(running, ids.tolist(), log_probs.tolist(), strict=True):
@@ -80,7 +81,7 @@ def single_search(
     return [Hypothesis(answer.ids, answer.scores, sum(answer.scores), answer.ended) for answer in answers]
 
 
-def _choose(
+def choose(
     logits: Tensor, processors: Sequence[LogitsProcessor], history: History, sample: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Choose a token for each row; returns the tokens and the model's log-probabilities. Shape: [R, V] -> [R] each."""

@@ -142,6 +142,13 @@ class PromptDecoding(_Decoding):
         """Shape: [R] -> [R, V]."""
         return self.model.logits(self.model(self._next(ids), self.cache), "lm")
 
+    def join(self, prompts: Tokens) -> None:
+        """Read more prompts, whose rows follow those that are here; `first` is then theirs."""
+        other = PromptDecoding(self.model, prompts)
+        self.cache.join(other.cache)
+        self.first = other.first
+        self._ones = Ragged.of([1] * self.cache.num_sequences, self.device)
+
     def fixed(self, beams: int, longest: int) -> FixedPrompts | None:
         """Return a static stepper after the same prompts for `longest` tokens, or None if it cannot be recorded."""
         number, capacity = self.cache.num_sequences, capacity_of(self.model, max(self.cache.lengths) + longest)

@@ -109,21 +109,28 @@ class Session:
 
         Shape: [T, D], [R], [T, H / 2].
         """
-        self._step(x, turn, (ctypes.c_int32 * len(counts))(*counts))
+        self._step(x, turn, _int32(counts))
 
-    def logits(self, x: Tensor, turn: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """Read one token of each row; compute the scores of the next. Shape: [R, D], [R, H / 2] -> [R, V]."""
+    def logits(
+        self, x: Tensor, turn: tuple[Tensor, Tensor] | None = None, counts: Sequence[int] | None = None
+    ) -> Tensor:
+        """Read one token of each row; compute the scores of the next. Shape: [R, D], [R, H / 2] -> [R, V].
+
+        Rows that `counts` gives no token have none in `x` and no scores.
+        """
         found = torch.empty(len(x), self._decoder.vocab_size)
-        self._step(x, turn, logits=found)
+        self._step(x, turn, _int32(counts), logits=found)
         return found
 
-    def best(self, x: Tensor, count: int, turn: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    def best(
+        self, x: Tensor, count: int, turn: tuple[Tensor, Tensor] | None = None, counts: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Read one token of each row; find the most likely next ones and their log-probabilities, best first.
 
-        Shape: [R, D], [R, H / 2] -> [R, count] each.
+        Shape: [R, D], [R, H / 2] -> [R, count] each; `counts` as above.
         """
         values, tokens = torch.empty(len(x), count), torch.empty(len(x), count, dtype=torch.int64)
-        self._step(x, turn, best=values, tokens=tokens)
+        self._step(x, turn, _int32(counts), best=values, tokens=tokens)
         return values, tokens
 
     def _step(
@@ -146,3 +153,7 @@ class Session:
         """Free the cache."""
         if handle := getattr(self, "_handle", None):
             self._library.qkv_session_free(handle)
+
+
+def _int32(counts: Sequence[int] | None) -> ctypes.Array[ctypes.c_int32] | None:
+    return None if counts is None else (ctypes.c_int32 * len(counts))(*counts)

@@ -108,6 +108,17 @@ class KeyValueCache:
         rows = count * self.capacity
         self._layers = {layer: (k[:rows], v[:rows]) for layer, (k, v) in self._layers.items()}
 
+    def join(self, other: KeyValueCache) -> None:
+        """Give the sequences of another cache slots after those that are here. Neither may share tokens."""
+        held = self.num_sequences
+        self._resize(held + other.num_sequences, max(self.capacity, other.capacity))
+        for layer, pair in other.layers.items():
+            mine = self.room(layer, pair[0], *pair[0].shape[1:])
+            for x, more in zip(mine, pair, strict=True):
+                part = more.view(other.num_sequences, other.capacity, *more.shape[1:])
+                x.view(self.num_sequences, self.capacity, *x.shape[1:])[held:, : other.capacity] = part
+        self.lengths[held:] = other.lengths
+
     def _copy(self, origin: Tensor, to: Tensor, start: Tensor, end: Tensor) -> None:
         """Copy tokens start ... end - 1 of slots `origin` to slots `to`. Shape of each: [moved]."""
         counts = end - start

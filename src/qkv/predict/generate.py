@@ -44,6 +44,39 @@ def generate(
     **options: Any,
 ) -> list[Generated]:
     """Generate text after each prompt; see `Model.generate`."""
+    asked: dict[str, Any] = {
+        "samples": samples,
+        "max_length": max_length,
+        "stop": stop,
+        "prefix": prefix,
+        "window": window,
+    }
+    writer, jobs = prepared(model, prompts, probabilities=probabilities, on_text=on_text, **asked, **options)
+    draws = samples if writer.config.sample else 1
+    waiting = [draws] * len(prompts)
+    for rows in batches([_cost(job, writer.config) for job in jobs], model.device):
+        writer.write([jobs[row] for row in rows])
+        for row in rows:
+            waiting[jobs[row].prompt] -= 1
+        if progress is not None:
+            progress(sum(waiting[prompt] == 0 for prompt in {jobs[row].prompt for row in rows}))
+    return gathered(jobs, len(prompts), steps=probabilities > 0)
+
+
+def prepared(
+    model: Runner,
+    prompts: Sequence[str],
+    *,
+    samples: int = 1,
+    max_length: int | None = None,
+    stop: Sequence[str] = (),
+    prefix: str | None = None,
+    window: bool = False,
+    probabilities: int = 0,
+    on_text: Callable[[str], None] | None = None,
+    **options: Any,
+) -> tuple[Writer, list[Job]]:
+    """Check what is asked for, and return a writer and its jobs: one for each sample of each prompt."""
     tokenizer = reader(model, "generate", prompts)
     config = search_config(model, samples, options)
     limits = Limits(model.max_length, max_length, window)
@@ -52,22 +85,19 @@ def generate(
         raise UsageError("text can be streamed for one prompt and one sample, without a beam")
     causal = not isinstance(model.module, EncoderDecoder)
     read = (prompt_ids if causal else source_ids)(tokenizer, dressed(model, prompts, prefix), limits)
-    draws = samples if config.sample else 1
     jobs = [
         Job(prompt, draw, ids, _most(model, len(ids), limits, causal))
         for prompt, ids in enumerate(read)
-        for draw in range(draws)
+        for draw in range(samples if config.sample else 1)
     ]
-    writer = Writer(model, tokenizer, config, stop, _end_ids(model, tokenizer), probabilities, on_text)
-    waiting = [draws] * len(read)
-    for rows in batches([_cost(job, config) for job in jobs], model.device):
-        writer.write([jobs[row] for row in rows])
-        for row in rows:
-            waiting[jobs[row].prompt] -= 1
-        if progress is not None:
-            progress(sum(waiting[prompt] == 0 for prompt in {jobs[row].prompt for row in rows}))
-    found = [[draft.answer(steps=probabilities > 0) for draft in job.drafts] for job in jobs]
-    each = [[one for several in found[at : at + draws] for one in several] for at in range(0, len(found), draws)]
+    return Writer(model, tokenizer, config, stop, _end_ids(model, tokenizer), probabilities, on_text), jobs
+
+
+def gathered(jobs: Sequence[Job], count: int, *, steps: bool) -> list[Generated]:
+    """Return the text of each of `count` prompts, with those of its other samples."""
+    each: list[list[Generated]] = [[] for _ in range(count)]
+    for job in jobs:
+        each[job.prompt] += [draft.answer(steps=steps) for draft in job.drafts]
     return [replace(first, others=others) for first, *others in each]
 
 

@@ -102,14 +102,14 @@ class Writer:
     def write(self, jobs: Sequence[Job]) -> None:
         """Write the text of each job."""
         for job in jobs:
-            job.drafts = [self._draft(job)]
+            job.drafts = [self.draft(job)]
         number = 0
         while going := [job for job in jobs if job.left > 0]:
             for job in going:
-                job.begin(self.model.max_length if self._causal else None)
+                job.begin(self.model.max_length if self.causal else None)
             begun = [len(job.text.ids) for job in going]
             for job, several, at in zip(going, self._search(going, number), begun, strict=True):
-                self._take(job, several, at)
+                self.take(job, several, at)
             number += 1
         for job in jobs:
             rest = [draft.close() for draft in job.drafts]
@@ -117,15 +117,18 @@ class Writer:
                 self.on_text(rest[0])
 
     @property
-    def _causal(self) -> bool:
+    def causal(self) -> bool:
+        """Whether the model continues a text, and has no encoder."""
         return isinstance(self.model.module, Transformer)
 
     @property
-    def _end_id(self) -> int:
+    def end_id(self) -> int:
+        """The end token that the search knows, -1 for none."""
         return self.ends[0] if self.ends else -1
 
-    def _draft(self, job: Job) -> Draft:
-        return Draft(self.tokenizer, job.ids if self._causal else [], self.stops, self.ends)
+    def draft(self, job: Job) -> Draft:
+        """Return an empty text for a job."""
+        return Draft(self.tokenizer, job.ids if self.causal else [], self.stops, self.ends)
 
     def _search(self, jobs: Sequence[Job], number: int) -> list[list[Hypothesis]]:
         """Search once; the steps that a causal model has cached are only those of this round."""
@@ -134,11 +137,11 @@ class Writer:
         start = torch.full((len(jobs),), getattr(self.model.config, "start_id", 0), device=self.model.device)
         found = generate(
             stepper,
-            stepper.first if self._causal else start,
-            end_id=self._end_id,
+            stepper.first if self.causal else start,
+            end_id=self.end_id,
             max_lengths=[job.limit for job in jobs],
             config=self.config,
-            prompts=[[*job.ids, *job.text.ids] if self._causal else start[:1].tolist() for job in jobs],
+            prompts=[[*job.ids, *job.text.ids] if self.causal else start[:1].tolist() for job in jobs],
             seeds=[job.seed(self.config.seed, number) for job in jobs],
             on_tokens=self._listener(jobs),
         )
@@ -159,13 +162,13 @@ class Writer:
 
         return hear
 
-    def _take(self, job: Job, found: Sequence[Hypothesis], begun: int) -> None:
+    def take(self, job: Job, found: Sequence[Hypothesis], begun: int) -> None:
         """Add what a search found to the text of a job; a beam gives several texts."""
         ranked = self.config.beam > 1
         if ranked:
-            job.drafts = [self._draft(job) for _ in found]
+            job.drafts = [self.draft(job) for _ in found]
         for draft, hypothesis in zip(job.drafts, found, strict=True):
-            draft.take(hypothesis, self._end_id, begun=begun, ranked=ranked)
+            draft.take(hypothesis, self.end_id, begun=begun, ranked=ranked)
             if not hypothesis.ids and not draft.ended:
                 draft.ended = "length"  # no token is allowed any more
             if self.top:
@@ -173,8 +176,8 @@ class Writer:
 
     def _steps(self, read: list[int], found: Hypothesis) -> list[Step]:
         """Return each token of a search with the most likely tokens in its place."""
-        said = [*found.ids, *([self._end_id] if found.ended else [])]
-        if self._causal:
+        said = [*found.ids, *([self.end_id] if found.ended else [])]
+        if self.causal:
             (best,) = likeliest(self.model, [[*read, *said]], top=self.top)
             best = best[len(read) - 1 :]
         else:

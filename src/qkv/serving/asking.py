@@ -100,7 +100,7 @@ class Asking:
     async def _streamed(self, request: Request, asked: schema.Generate) -> Response:
         """Answer with server-sent events."""
         name, frames = self.stream(request, asked.model, asked.columns(), asked.options())
-        return await events(frames, lambda fields, parts: _event(name, fields, parts))
+        return await events(request, frames, lambda fields, parts: _event(name, fields, parts))
 
 
 def _event(name: str, fields: dict[str, Any], parts: list[bytes]) -> list[bytes]:
@@ -111,10 +111,10 @@ def _event(name: str, fields: dict[str, Any], parts: list[bytes]) -> list[bytes]
 
 
 async def events(
-    frames: AsyncGenerator[Frame], shown: Callable[[dict[str, Any], list[bytes]], list[bytes]]
+    request: Request, frames: AsyncGenerator[Frame], shown: Callable[[dict[str, Any], list[bytes]], list[bytes]]
 ) -> Response:
     """Send the frames of a job as server-sent events; errors before the first one are ordinary responses."""
-    first = await anext(frames)
+    first = await _unless_gone(request, anext(frames))
 
     async def lines() -> AsyncIterator[bytes]:
         async with aclosing(frames):

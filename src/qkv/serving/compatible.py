@@ -193,7 +193,7 @@ async def _completion_events(
             ends = [{"index": fields["index"], "text": fields["text"], "finish_reason": None}]
         return [to_json(about | {"model": name, "choices": [one | {"logprobs": None}]}) for one in ends]
 
-    return await events(frames, shown)
+    return await events(request, frames, shown)
 
 
 async def _embed(asking: Asking, request: Request) -> Response:
@@ -215,9 +215,16 @@ async def _predict(asking: Asking, request: Request) -> Response:
     texts = [one if isinstance(one, str) else one[0] for one in given]
     columns = {"texts": texts} | ({"pairs": [pair[1] for pair in pairs]} if pairs else {})
     verb = "pairs" if pairs else "classify"
-    _, parts = await asking.ask(request, verb, asked.model, columns, {"every": True}, _cut(asked.truncate))
-    rows = [from_json(part)["labels"] for part in parts]
+    numbers = asking.gives_numbers(asked.model)
+    options = {} if numbers else {"every": True}
+    _, parts = await asking.ask(request, verb, asked.model, columns, options, _cut(asked.truncate))
+    rows = [_labels(from_json(part)) for part in parts]
     return as_json(to_json(rows[0] if isinstance(asked.inputs, str) else rows))
+
+
+def _labels(answer: dict[str, Any]) -> Any:
+    """A number is the score of one label without a name, as in `transformers`."""
+    return answer["labels"] if "labels" in answer else [{"label": "LABEL_0", "score": answer["number"]}]
 
 
 async def _rerank(asking: Asking, request: Request) -> Response:

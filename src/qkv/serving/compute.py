@@ -19,7 +19,9 @@ from pydantic_core import from_json, to_json
 
 from qkv.common.errors import QkvError, Shortened, UnknownText, UsageError
 from qkv.predict import TOKENS_PER_BATCH, Model, load
+from qkv.predict.generate import MORE
 from qkv.serving import frames
+from qkv.serving.continuous import Generations, can_join
 from qkv.serving.jobs import Job, Waiting, joined, parted
 from qkv.serving.settings import Settings
 from qkv.serving.verbs import VERBS, WATCHED, facts_of, usual_length
@@ -37,7 +39,8 @@ class Compute:
         self._stream = link.makefile("rb")
         self._waiting = Waiting()
         self._models: dict[str, Model] = {}
-        self._now: list[Job] = []  # what is computed
+        self._jobs: dict[int, Job] = {}  # that have come and are not answered
+        self._generations = Generations(lambda: MORE * self._budget())
         first = frames.read(self._stream)
         if first is None:
             raise SystemExit(1)
@@ -54,9 +57,10 @@ class Compute:
             self._load(name)
         self._send({"kind": "ready"})
         while True:
-            self._waiting.wait()
-            if jobs := self._waiting.take(self._budget()):
-                self._answer([job for job in jobs if self._check(job)])
+            if self._generations.idle:
+                self._waiting.wait()
+            self._answer([job for job in self._waiting.take(self._budget()) if self._check(job)])
+            self._generate()
 
     def _budget(self) -> int:
         """Return the tokens of a batch."""
@@ -68,7 +72,8 @@ class Compute:
         while (frame := frames.read(self._stream)) is not None:
             fields, parts = frame
             if fields["kind"] == "job":
-                self._waiting.add(_job(fields, parts))
+                job = self._jobs[fields["number"]] = _job(fields, parts)
+                self._waiting.add(job)
             elif fields["kind"] == "drop":
                 self._drop(fields["number"])
             elif fields["kind"] == "load":
@@ -76,9 +81,9 @@ class Compute:
         os._exit(0)  # the HTTP process has ended: nobody waits for what is being computed
 
     def _drop(self, number: int) -> None:
-        self._waiting.drop(number)
-        for job in self._now:
-            job.gone = job.gone or job.number == number
+        if (job := self._jobs.pop(number, None)) is not None:
+            job.gone = True
+            self._waiting.drop(job)
 
     def _load(self, name: str, number: int | None = None) -> None:
         """Load a model, or load it again while the old one still answers; then swap them."""
@@ -97,7 +102,7 @@ class Compute:
     def _check(self, job: Job) -> bool:
         """Refuse a job that nobody waits for, that has too many tokens, or whose model is not there."""
         if not job.wanted:
-            self._send({"kind": "late", "number": job.number})
+            self._end({"kind": "late", "number": job.number})
             return False
         model = self._models.get(job.model)
         if model is None:
@@ -122,15 +127,14 @@ class Compute:
 
     def _answer(self, jobs: list[Job]) -> None:
         """Answer jobs together; if that fails, one by one, so that one client's mistake stays its own."""
-        if not jobs:
+        if not jobs or self._joins(jobs):
             return
-        self._now = jobs
         start = time.monotonic()
         try:
             found, said = self._computed(jobs)
         except Stopped:
             for job in jobs:
-                self._send({"kind": "late", "number": job.number})
+                self._end({"kind": "late", "number": job.number})
         except Exception as error:
             if len(jobs) == 1:
                 self._fail(jobs[0], error)
@@ -143,9 +147,45 @@ class Compute:
             batch |= {"cost": sum(job.cost for job in jobs), "verb": jobs[0].verb, "model": jobs[0].model}
             for number, (job, answers) in enumerate(parted(jobs, found)):
                 told = said if len(jobs) == 1 else self._cut(job) if said else []
-                fields = {"kind": "answer", "number": job.number, "extra": job.extra, "warnings": told}
-                first = {"batch": batch} if number == 0 else {}
-                self._send(fields | first, [to_json(one, inf_nan_mode="null") for one in answers])
+                if job.extra.get("stream"):
+                    for index, one in enumerate(answers):
+                        self._send({"kind": "piece", "number": job.number, "index": index, "text": one["generated"]})
+                self._give(job, answers, told, batch if number == 0 else None)
+
+    def _joins(self, jobs: list[Job]) -> bool:
+        """Let requests to generate join those that are being generated, if their settings allow it."""
+        model = self._models[jobs[0].model]
+        if jobs[0].verb != "generate":
+            return False
+        for job in jobs:
+            try:
+                if not can_join(model, job.options):
+                    return False
+                self._generations.add(model, job, self.settings.new_tokens)
+            except QkvError as error:
+                self._fail(job, error)
+        return True
+
+    def _generate(self) -> None:
+        """Go one token further in every text."""
+        try:
+            for task, piece in self._generations.step():
+                number = task.job.number
+                if piece is not None:
+                    self._send({"kind": "piece", "number": number, "index": piece.number, "text": piece.text})
+                elif task.left < 0:
+                    self._end({"kind": "late", "number": number})
+                else:
+                    self._give(task.job, task.answers(), [], task.batch())
+        except Exception as error:
+            for job in self._generations.clear():
+                self._fail(job, error)
+
+    def _give(self, job: Job, answers: list[Any], warned: list[str], batch: dict[str, Any] | None) -> None:
+        """Send the answer to a job; `batch` tells the HTTP process how long it took, once for each batch."""
+        fields = {"kind": "answer", "number": job.number, "extra": job.extra, "warnings": warned}
+        fields |= {} if batch is None else {"batch": batch}
+        self._end(fields, [to_json(one, inf_nan_mode="null") for one in answers])
 
     def _computed(self, jobs: list[Job]) -> tuple[list[Any], list[str]]:
         """Return the answers and the library's warnings."""
@@ -193,7 +233,12 @@ class Compute:
         self._refuse(job, 500, "the model failed on this request; the server's log has the reason")
 
     def _refuse(self, job: Job, status: int, message: str) -> None:
-        self._send({"kind": "refused", "number": job.number, "status": status, "message": message})
+        self._end({"kind": "refused", "number": job.number, "status": status, "message": message})
+
+    def _end(self, fields: dict[str, Any], parts: list[bytes] | None = None) -> None:
+        """Send the last frame of a job."""
+        self._jobs.pop(fields["number"], None)
+        self._send(fields, parts)
 
     def _send(self, fields: dict[str, Any], parts: list[bytes] | None = None) -> None:
         data = frames.pack(fields, parts or ())

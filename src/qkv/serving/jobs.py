@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Condition
 from typing import Any
@@ -69,13 +70,10 @@ class Waiting:
             self._jobs.append(job)
             self._changed.notify()
 
-    def drop(self, number: int) -> Job | None:
+    def drop(self, job: Job) -> None:
         """Take a job out, if it still waits."""
-        with self._changed:
-            found = next((job for job in self._jobs if job.number == number), None)
-            if found is not None:
-                self._jobs.remove(found)
-            return found
+        with self._changed, suppress(ValueError):
+            self._jobs.remove(job)
 
     def wait(self) -> None:
         """Wait until there is a job."""
