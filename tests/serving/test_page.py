@@ -98,7 +98,9 @@ def test_labels_and_the_words_that_mattered(page: Page, models: dict[str, Any]) 
     marked = page.tab.locator(".effects .reading .effect")
     assert marked.all_text_contents() == [word.text for word in explained.words]
     most = max(range(len(explained.words)), key=lambda n: abs(explained.words[n].gradient))
-    assert marked.nth(most).get_attribute("class") == ("effect up" if explained.words[most].gradient > 0 else "effect down")
+    assert marked.nth(most).get_attribute("class") == (
+        "effect up" if explained.words[most].gradient > 0 else "effect down"
+    )
     page.tab.locator(".effects summary").click()
     assert page.text(".effects tbody th") == explained.words[most].text
 
@@ -122,7 +124,9 @@ def test_tags_are_where_python_counts_them(page: Page, models: dict[str, Any]) -
     (found,) = models["names"].tag([text])
     assert found
     marks = page.tab.locator(".reading mark")
-    shown = [mark.evaluate("m => [m.firstChild.textContent, m.querySelector('small').textContent]") for mark in marks.all()]
+    shown = [
+        mark.evaluate("m => [m.firstChild.textContent, m.querySelector('small').textContent]") for mark in marks.all()
+    ]
     assert shown == [[one.text, one.label] for one in found]
     assert len(page.all(".legend li")) == len({one.label for one in found})
 
@@ -159,7 +163,9 @@ def test_generated_text_streams_and_shows_what_else_was_likely(page: Page, model
     assert page.tab.evaluate("window.grown") > 4  # it came in pieces
     tokens = page.tab.locator(".token")
     tokens.nth(2).hover()
-    assert page.all(".rivals .bar-name") == [choice.word.replace(" ", "·").replace("\n", "↵") for choice in found.steps[2].choices]
+    assert page.all(".rivals .bar-name") == [
+        choice.word.replace(" ", "·").replace("\n", "↵") for choice in found.steps[2].choices
+    ]
     assert page.all(".rivals .share") == [percent(choice.score) for choice in found.steps[2].choices]
 
 

@@ -17,7 +17,8 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not 
 pytestmark = pytest.mark.skipif(not is_there(), reason=f"{CHROMIUM} is not installed")
 WEB = Path(__file__).parents[2] / "src" / "qkv" / "serving" / "web"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
-NAMELESS = """[...document.querySelectorAll('a, button, input, select, textarea, [tabindex], canvas, iframe, [role=group]')]
+NAMELESS = """[...document.querySelectorAll(
+        'a, button, input, select, textarea, [tabindex], canvas, iframe, [role=group]')]
     .filter(e => e.checkVisibility() && !e.matches('main') && !(e.labels?.length || e.getAttribute('aria-label')
         || e.title || e.getAttribute('aria-labelledby') || e.textContent.trim())).map(e => e.outerHTML)"""
 WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
@@ -103,9 +104,20 @@ def focused(page: Page) -> str:
 def test_what_a_screen_reader_is_told(page: Page) -> None:
     page.open("translate").example()
     tree = page.tab.locator("body").aria_snapshot()
-    for line in ('tablist "What to do with the model"', 'tab "Translate" [selected]', 'tabpanel "Translate"', "contentinfo"):
+    for line in (
+        'tablist "What to do with the model"',
+        'tab "Translate" [selected]',
+        'tabpanel "Translate"',
+        "contentinfo",
+    ):
         assert line in tree, (line, tree)
-    for line in ('textbox "Text"', 'combobox "Translations"', 'region "Answer"', 'group "Examples"', "status: Translation:"):
+    for line in (
+        'textbox "Text"',
+        'combobox "Translations"',
+        'region "Answer"',
+        'group "Examples"',
+        "status: Translation:",
+    ):
         assert line in tree, (line, tree)
     assert page.tab.locator("html").get_attribute("lang") == "en"
     page.open("similar").example()
@@ -191,7 +203,12 @@ def test_a_server_that_has_gone_is_said(browser: Any, page: Page) -> None:
 
 
 def test_a_model_that_could_not_be_loaded_says_why(browser: Any, page: Page) -> None:
-    models = {"data": [{"id": "good", "state": "loaded", "verbs": ["fill"], "family": "bert"}, {"id": "bad", "state": "failed", "verbs": [], "error": "no weights"}]}
+    models = {
+        "data": [
+            {"id": "good", "state": "loaded", "verbs": ["fill"], "family": "bert"},
+            {"id": "bad", "state": "failed", "verbs": [], "error": "no weights"},
+        ]
+    }
     page.tab.route("**/v1/models", lambda route: route.fulfill(json=models))
     page.tab.goto(page.url)
     page.tab.wait_for_selector("body[data-ready]")

@@ -6,9 +6,10 @@ Models that Hugging Face cannot express (a recurrent network, a BERT with rotary
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from qkv.checkpoints.hf.table import FORMATS
 from qkv.checkpoints.limits import check_limits
 from qkv.checkpoints.sentence import SentenceModel, check_widths, read_sentence, sentence_files
 from qkv.checkpoints.text_tasks import TextTask, read_text_tasks, text_tasks_json
-from qkv.checkpoints.update import check_digests, finish_update, update_folder, with_digests
+from qkv.checkpoints.update import EXPORT, check_digests, finish_update, update_folder, with_digests
 from qkv.checkpoints.weights import WHOLE, json_bytes, read_json, read_weights, weight_bytes
 from qkv.common import disk
 from qkv.common.config import from_dict, override, to_dict
@@ -64,6 +65,7 @@ class Folder:
         prefix: what is put before each prompt, such as the name of a task of T5.
         suffix: what is put after each prompt, as in training.
         processor: how images become numbers; None if the folder does not say.
+        exported: the format that the model was exported to, which cannot be changed or saved; empty if it was not.
     """
 
     config: Any
@@ -82,10 +84,33 @@ class Folder:
     prefix: str = ""
     suffix: str = ""
     processor: ImageProcessor | None = None
+    exported: str = ""
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
     """Load a model folder, ours or Hugging Face's. With `verify`, every file must match its stored digest."""
+    folder = opened(path, verify=verify)
+    if (folder / EXPORT).is_file():
+        raise UsageError(f"{folder} is an export and has no weights to work with: use the folder it was made from")
+    raw = read_json(folder / "config.json")
+    int8, tensors = raw.get("dtype") == INT8, read_weights(folder)
+    if int8:
+        tensors = _named(folder, lambda: quantised.restore(tensors))
+    with _invalid(folder):
+        config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
+        check_limits(config, tensors)
+        with without_weights():
+            model = build(config)
+        found = _settings(folder, raw, config, model)
+    kind = str(raw["model_type"])
+    if not kind.startswith(OURS):
+        tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
+    _fill(model, tensors, dtype, folder)
+    return dataclasses.replace(_with_files(folder, raw, found), stored_as=kind, int8=int8)
+
+
+def opened(path: str | Path, *, verify: bool) -> Path:
+    """Return a model folder to read from, once interrupted writes are finished and, with `verify`, digests checked."""
     folder = Path(path)
     disk.recover(folder.absolute())
     if not folder.is_dir():
@@ -93,39 +118,48 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     finish_update(folder)
     if verify:
         check_digests(folder)
+    return folder
+
+
+def read_around(folder: Path, config: Any, model: Headed) -> Folder:
+    """Load what a folder holds besides the weights of a model that is there already."""
     raw = read_json(folder / "config.json")
-    int8, tensors = raw.get("dtype") == INT8, read_weights(folder)
-    if int8:
-        tensors = _named(folder, lambda: quantised.restore(tensors))
+    with _invalid(folder):
+        found = _settings(folder, raw, config, model)
+    return _with_files(folder, raw, found)
+
+
+def _settings(folder: Path, raw: Mapping[str, Any], config: Any, model: Headed) -> Folder:
+    """Read what config.json and the files of sentence-transformers say."""
+    labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
+    text_tasks, sentence = read_text_tasks(raw), read_sentence(folder)
+    check_widths(sentence, getattr(config, "dim", 0))
+    processor = preprocessor.read_processor(folder, config.channels) if reads_images(config) else None
+    multi_label = raw.get("problem_type") == MULTI_LABEL
+    told = (labels, sentence, multi_label, threshold, *no_answer, text_tasks)
+    return Folder(config, model.eval(), None, *told, processor=processor)
+
+
+def _with_files(folder: Path, raw: Mapping[str, Any], found: Folder) -> Folder:
+    """Add what has a file of its own, and how the model generates."""
+    return dataclasses.replace(
+        found,
+        tokenizer=TextTokenizer.find(folder),
+        generation=_generation(folder),
+        prefix=_prefix(raw),
+        suffix=_text(raw, "suffix"),
+    )
+
+
+@contextlib.contextmanager
+def _invalid(folder: Path) -> Iterator[None]:
+    """Turn what a bad config.json causes into one sentence."""
     try:
-        config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
-        check_limits(config, tensors)
-        labels, threshold, no_answer = _labels(raw), _threshold(raw), _no_answer(raw)
-        text_tasks = read_text_tasks(raw)
-        with without_weights():
-            model = build(config)
-        sentence = read_sentence(folder)
-        check_widths(sentence, getattr(config, "dim", 0))
-        processor = preprocessor.read_processor(folder, config.channels) if reads_images(config) else None
+        yield
     except KeyError as error:
         raise QkvError(f"{folder / 'config.json'} lacks the key {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, IndexError, QkvError) as error:
         raise QkvError(_cannot_be(folder, error)) from None
-    kind = str(raw["model_type"])
-    if not kind.startswith(OURS):
-        tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
-    _fill(model, tensors, dtype, folder)
-    multi_label = raw.get("problem_type") == MULTI_LABEL
-    tokenizer = TextTokenizer.find(folder)
-    told = (labels, sentence, multi_label, threshold, *no_answer, text_tasks)
-    found = Folder(config, model.eval(), tokenizer, *told, stored_as=kind, int8=int8)
-    return dataclasses.replace(
-        found,
-        generation=_generation(folder),
-        prefix=_prefix(raw),
-        suffix=_text(raw, "suffix"),
-        processor=processor,
-    )
 
 
 def read_config(raw: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Any:
@@ -189,6 +223,8 @@ def folder_files(folder: Folder, *, dtype: str = "float32") -> dict[str, bytes]:
     """Return the files of a model folder by name. `dtype` is the dtype of the weights, one of `STORED`."""
     if dtype not in STORED:
         raise unknown("dtype", dtype, STORED)
+    if folder.exported:
+        raise UsageError(f"an export to {folder.exported} has no weights to write: use the folder it was made from")
     tokenizer, config = folder.tokenizer, _with_ids(folder.config, folder.tokenizer)
     raw = config_json(config, folder.labels, multi_label=folder.multi_label, int8=dtype == INT8) | {"dtype": dtype}
     if folder.multi_label:

@@ -18,6 +18,7 @@ from qkv.common import disk
 from qkv.common.errors import QkvError
 
 DIGESTS = "qkv_digests.json"  # SHA-256 of each file that qkv wrote; other libraries ignore it
+EXPORT = "qkv_export.json"  # in a folder that another engine runs: graphs instead of weights
 STAGE = ".qkv-update"
 VERIFY = "QKV_VERIFY"  # environment variable: 0 loads folders that do not match their digests
 
@@ -25,6 +26,7 @@ VERIFY = "QKV_VERIFY"  # environment variable: 0 loads folders that do not match
 OWN = (
     "config.json", WHOLE, INDEX, SHARDS, "preprocessor_config.json",
     "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+    EXPORT,
     "[0-9]*_Pooling/config.json", "[0-9]*_Dense/config.json", "[0-9]*_Dense/model.safetensors",
 )  # fmt: skip
 # Superseded by a new tokenizer.json. A model without a tokenizer keeps these files unless qkv wrote them.

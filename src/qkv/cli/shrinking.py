@@ -1,4 +1,4 @@
-"""The commands that make a model smaller: quantize, prune."""
+"""The commands that make a model smaller, or ready for another engine: quantize, prune, export."""
 
 from __future__ import annotations
 
@@ -143,3 +143,29 @@ def _name(model: str) -> str:
     from pathlib import Path
 
     return Path(model.rpartition(":")[2].partition("@")[0]).resolve().name
+
+
+@app.command(
+    epilog="Examples:  qkv export FOLDER classifier-onnx   |   qkv export en-de en-de-onnx --to onnx   |   "
+    "qkv translate en-de-onnx 'Two dogs play.'"
+)
+def export(
+    model: Annotated[str, MODEL],
+    out: Annotated[
+        str, typer.Argument(metavar="OUT", help="Where to write the export: a new folder.", show_default=False)
+    ],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="onnx, for ONNX Runtime.")] = "onnx",
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Write a model for another engine, with its tokenizer and settings.
+
+    Every command that answers takes the new folder and runs it with that engine. Programs in other languages read its
+    graphs: docs/export.md lists their inputs and outputs. Needs `pip install 'qkv[export]'`.
+    """
+    from qkv.cli.lines import json_line
+    from qkv.predict.export import export
+
+    found = export(model, out, to=to)
+    able = ", ".join(found.verbs) or "hidden states"
+    plain = f"{out}: {found.megabytes:.1f} MB, runs on {found.engine}; can {able}"
+    print_line(json_line({"folder": out, **found.to_dict()}) if as_json else plain)

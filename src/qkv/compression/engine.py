@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from qkv.compression.decoding_engine import NativeDecodings, decoding_stack
+from qkv.compression.export.models import Exported
 from qkv.compression.packed import NAMES, Packed, has_norms, plain
 from qkv.models.skeleton import EncoderDecoder, Headed, Transformer
 from qkv.native import library
@@ -38,6 +39,8 @@ def engine_of(model: Headed) -> str:
 
     In an encoder-decoder, what computes the encoder, and then the decoder if that is something else.
     """
+    if isinstance(model, Exported):
+        return model.engine.name
     found = [stack.engine.name if isinstance(stack.engine, NativeEngine) else "torch" for stack in encoders(model)]
     if isinstance(model, Transformer | EncoderDecoder) and "lm" in model.heads:
         decodes = model.decodings.name if isinstance(model.decodings, NativeDecodings) else "torch"

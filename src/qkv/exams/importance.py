@@ -91,6 +91,7 @@ def head_importance(
     """
     if examples < 1:
         raise UsageError(f"examples must be at least 1, got {examples}")
+    model.check_layers("head_importance")
     loss_with, batches, count = loss_on(model, paths, data, examples)
 
     def loss(batch: Any) -> tuple[Tensor, int]:

@@ -65,12 +65,16 @@ class ConvNet(Headed):
 
     def forward(self, batch: Images) -> Hidden:
         """Compute the features of each image. Shape: [B, C, H, W] -> B rows."""
+        x = self.features(batch)
+        return Hidden(x, Ragged.of([1] * len(x), x.device))
+
+    def features(self, batch: Images) -> Tensor:
+        """Compute one row for each image. Shape: [B, C, H, W] -> [B, D]."""
         check_pixels(batch, self.shape)
         x: Tensor = self.stem(batch.pixels)
         for block in self.blocks:
             x = block(x)
-        x = self.dropout(self.act(self.norm(x)).mean((2, 3)))
-        return Hidden(x, Ragged.of([1] * len(x), x.device))
+        return self.dropout(self.act(self.norm(x)).mean((2, 3)))
 
 
 def build(config: ConvNetConfig) -> ConvNet:

@@ -102,14 +102,23 @@ class PatchEmbeddings(nn.Module):
 
     def forward(self, batch: Images) -> tuple[Tensor, Ragged]:
         """Shape: [B, C, height, width] -> [B · L, D] and its layout."""
+        x_BLD = self.patches(batch)
+        layout = Ragged.of([x_BLD.shape[1]] * len(x_BLD), x_BLD.device)
+        return self.complete(x_BLD, Place(layout, layout, layout.position_of)), layout
+
+    def patches(self, batch: Images) -> Tensor:
+        """Compute the rows of each image without positions. Shape: [B, C, height, width] -> [B, L, D]."""
         check_pixels(batch, self.shape)
         patches = self.project(batch.pixels).flatten(2).transpose(1, 2)
-        x_BLD = torch.cat([self.leading.expand(len(patches), -1, -1).to(patches.dtype), patches], dim=1)
-        layout = Ragged.of([x_BLD.shape[1]] * len(x_BLD), x_BLD.device)
+        leading = self.leading.unsqueeze(0).expand(patches.shape[0], -1, -1)
+        return torch.cat([leading.to(patches.dtype), patches], dim=1)
+
+    def complete(self, x_BLD: Tensor, place: Place) -> Tensor:
+        """Add positions. Shape: [B, L, D] -> [B · L, D]."""
         x = x_BLD.flatten(0, 1)
         if self.position is not None:
-            x = x + placed(self.position, Place(layout, layout, layout.position_of)).to(x.dtype)
-        return self.dropout(x), layout
+            x = x + placed(self.position, place).to(x.dtype)
+        return self.dropout(x)
 
 
 def check_pixels(batch: object, shape: tuple[int, int, int]) -> None:

@@ -54,7 +54,7 @@ class SinusoidalPosition(nn.Module):
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
         """Shape: [T] -> [T, D]; every position is below `length`."""
-        if len(positions) > length:  # each position once, then looked up
+        if not torch.compiler.is_exporting() and len(positions) > length:  # each position once, then looked up
             return self(torch.arange(length, device=positions.device), length)[positions]
         even = torch.arange(0, self.dim, 2, device=positions.device, dtype=torch.float64)
         angle = positions.unsqueeze(-1) / 10000 ** (even / self.dim)

@@ -25,6 +25,7 @@ Said = tuple[str, list[int], list[int]]  # a source, its ids, and the ids of its
 def align(model: Runner, said: Sequence[Said], prefix: str = "") -> list[list[Pair]]:
     """Return the aligned pairs of words for each translation, as word numbers from 0; no word of the prefix counts."""
     assert model.tokenizer is not None
+    model.check_layers("alignments")
     asked = [number for number, (_, _, ids) in enumerate(said) if ids]
     found: list[list[Pair]] = [[] for _ in said]
     sizes = [len(said[number][1]) + len(said[number][2]) for number in asked]

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import torch
-from torch import nn
 
 from qkv.checkpoints.folder import OURS, Folder, config_json, why_ours
 from qkv.compression.engine import engine_of
@@ -31,7 +30,7 @@ def describe(config: Any, folder: Folder, device: torch.device, kernel: str) -> 
         "sizes": {key: _plain(value) for key, value in sizes.items()},
         "attention_kernel": {"none": "convolutions, no attention"}
         if position is None and catalogue.reads_images(config)
-        else _kernels(folder.model, position.name if position else None, device, kernel),
+        else _kernels(folder, position.name if position else None, device, kernel),
         "engine": engine_of(folder.model),
         "tokenizer": None
         if tokenizer is None
@@ -49,6 +48,8 @@ def _plain(value: Any) -> Any:
 
 def _note(config: Any, folder: Folder) -> str:
     """Return why other libraries cannot read the folder, or what to do so that they can."""
+    if folder.exported:
+        return "graphs, made from another folder"
     if folder.int8:
         return "the weights are stored in int8"
     written = config_json(config)["model_type"]
@@ -57,9 +58,11 @@ def _note(config: Any, folder: Folder) -> str:
     return "" if folder.stored_as and not folder.stored_as.startswith(OURS) else why_ours(config)
 
 
-def _kernels(model: nn.Module, position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
+def _kernels(folder: Folder, position: str | None, device: torch.device, kernel: str) -> dict[str, str]:
     """Return the attention kernel for each precision."""
-    if not any(hasattr(module, "kernel") for module in model.modules()):
+    if folder.exported:
+        return {"any": "in the graph"}
+    if not any(hasattr(module, "kernel") for module in folder.model.modules()):
         return {"none": "recurrent: attention over segments of the row, no kernel to choose"}
     if kernel != "auto":
         return {"any": kernel}

@@ -56,6 +56,11 @@ class Runner:
         """What computes the layers of the encoder: "torch", or the CPU engine and its precision."""
         return engine_of(self.module)
 
+    def check_layers(self, what: str) -> None:
+        """Raise an error if the model is an export: another engine computes its layers, and shows nothing of them."""
+        if self._folder.exported:
+            raise UsageError(f"an export has no layers for {what} to look at: use the folder it was made from")
+
     @property
     def family(self) -> str:
         """The family's name in the catalogue."""

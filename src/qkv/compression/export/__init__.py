@@ -1,0 +1,1 @@
+"""Export: graphs of a model for other engines, and models that run from such graphs."""

@@ -1,0 +1,126 @@
+"""Graphs as ONNX files, which share one file of weights: a table that two graphs need is stored once."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.export import Dim, ExportedProgram
+
+from qkv.common.errors import QkvError
+from qkv.compression.export.graphs import Graph
+from qkv.data.optional import need
+
+WEIGHTS = "model.onnx.data"
+LEAST = 1024  # bytes of a tensor that is stored outside its graph
+ALIGNED = 4096  # so that ONNX Runtime can map the file instead of reading it
+INSTALL = "'qkv[export]'"
+
+
+def onnx_files(graphs: Mapping[str, Graph]) -> dict[str, bytes]:
+    """Return the files by name: a graph each, and their weights."""
+    need("onnx", "exporting to ONNX", INSTALL)
+    need("onnxscript", "exporting to ONNX", INSTALL)
+    protos = {name: _converted(name, graph) for name, graph in graphs.items()}
+    weights = _shared_weights(protos.values())
+    return {f"{name}.onnx": proto.SerializeToString() for name, proto in protos.items()} | {WEIGHTS: weights}
+
+
+def traced(name: str, graph: Graph) -> ExportedProgram:
+    """Trace a graph; the error of one that cannot be traced names it."""
+    varying = {key: {i: Dim.DYNAMIC for i, dim in enumerate(dims) if dim} for key, dims in graph.dims.items()}
+    try:
+        with torch.no_grad(), _quietly():
+            return torch.export.export(graph.module.eval(), (graph.example,), dynamic_shapes=(varying,), strict=False)
+    except Exception as error:  # whatever torch's tracer meets in a part that it does not know
+        raise QkvError(f"the graph {name} cannot be traced: {_first_line(error)}") from error
+
+
+def _converted(name: str, graph: Graph) -> Any:
+    program = traced(name, graph)
+    inputs = list(graph.example)
+    try:
+        with _quietly():
+            found = torch.onnx.export(program, dynamo=True, optimize=True, verbose=False, input_names=inputs)
+    except Exception as error:  # an operation that ONNX does not have
+        raise QkvError(f"the graph {name} cannot be written as ONNX: {_first_line(error)}") from error
+    assert found is not None
+    proto = found.model_proto
+    _name_dims(proto, graph)
+    _name_outputs(proto, graph)
+    return proto
+
+
+def _name_dims(proto: Any, graph: Graph) -> None:
+    """Give the dimensions that vary the names that the graph has for them."""
+    known = {}
+    for given in proto.graph.input:
+        for dim, name in zip(given.type.tensor_type.shape.dim, graph.dims[given.name], strict=True):
+            if name:
+                if not dim.dim_param:
+                    raise QkvError(f"the dimension {name} of {given.name} became {dim.dim_value}")
+                known[dim.dim_param] = name
+                dim.dim_param = name
+    for value in [*proto.graph.output, *proto.graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in known:
+                dim.dim_param = known[dim.dim_param]
+
+
+def _name_outputs(proto: Any, graph: Graph) -> None:
+    """Name the outputs after the keys of the dict that the module returns."""
+    with torch.no_grad():
+        names = list(graph.module(graph.example))
+    renamed = {output.name: name for output, name in zip(proto.graph.output, names, strict=True)}
+    for output in proto.graph.output:
+        output.name = renamed[output.name]
+    for node in proto.graph.node:
+        for place in (node.input, node.output):
+            place[:] = [renamed.get(name, name) for name in place]
+    for value in proto.graph.value_info:
+        value.name = renamed.get(value.name, value.name)
+
+
+def _shared_weights(protos: Any) -> bytes:
+    """Move large tensors into one run of bytes, equal ones to the same place."""
+    places: dict[bytes, tuple[int, int]] = {}
+    weights = bytearray()
+    for proto in protos:
+        for tensor in proto.graph.initializer:
+            data = tensor.raw_data
+            if len(data) < LEAST:
+                continue
+            key = hashlib.sha256(data).digest()
+            if key not in places:
+                weights.extend(bytes(-len(weights) % ALIGNED))
+                places[key] = (len(weights), len(data))
+                weights.extend(data)
+            tensor.ClearField("raw_data")
+            tensor.data_location = 1  # EXTERNAL
+            for field, value in zip(("location", "offset", "length"), (WEIGHTS, *places[key]), strict=True):
+                entry = tensor.external_data.add()
+                entry.key, entry.value = field, str(value)
+    return bytes(weights)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Hide what torch's exporter says about packages that are not there and about its own future."""
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
