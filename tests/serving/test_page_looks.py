@@ -3,7 +3,6 @@ server does not answer. Screenshots of every panel are kept in artefacts/page.""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,6 @@ def test_everything_works_by_keyboard(page: Page) -> None:
     press("Home")
     page.tab.wait_for_selector(".panel.translate")
     press("Tab")  # past the tabs, into the panel
-    press("Tab")
     assert page.tab.evaluate("document.activeElement.tagName") == "TEXTAREA"
     page.tab.keyboard.type("the cat sat")
     press("Control+Enter")
@@ -116,7 +114,7 @@ def test_what_a_screen_reader_is_told(page: Page) -> None:
         'combobox "Translations"',
         'region "Answer"',
         'group "Examples"',
-        "status: Translation:",
+        'status: "Translation:',
     ):
         assert line in tree, (line, tree)
     assert page.tab.locator("html").get_attribute("lang") == "en"
@@ -128,7 +126,7 @@ def test_dark_mode_follows_the_system_while_the_page_is_open(page: Page) -> None
     page.open("translate")
     ground = "getComputedStyle(document.body).backgroundColor"
     light = page.tab.evaluate(ground)
-    page.tab.emulate_media(color_scheme="dark")
+    page.tab.emulate_media(color_scheme="dark", reduced_motion="reduce")
     assert page.tab.evaluate(ground) != light
 
 
@@ -140,7 +138,7 @@ def test_live_figures(page: Page, server: Any) -> None:
     now = server.client.get("/v1/stats").json()
     shown = float(page.text("footer b"))
     assert shown == pytest.approx(now["requests_per_second"], rel=0.5, abs=0.3)
-    assert page.all("footer span")[1].endswith("median latency")
+    assert [text for text in page.all("footer span") if text.endswith("ms median latency")]
 
 
 @pytest.mark.parametrize(
@@ -178,15 +176,14 @@ def test_a_note_tells_of_a_text_that_was_cut(page: Page) -> None:
 
 def test_an_answer_that_takes_long_can_be_stopped(page: Page) -> None:
     page.open("translate")
-    page.tab.route("**/v1/translate", lambda route: time.sleep(0.3) or route.abort())
+    page.tab.route("**/v1/translate", lambda _: None)  # no answer ever comes
     page.tab.get_by_label("Text", exact=True).fill("a cat")
     page.tab.locator(".run").click()
     page.tab.get_by_text("Stop").click()
     assert page.tab.locator(".result").get_attribute("aria-busy") is None
     assert page.text("#said") == "Stopped"
-    page.tab.wait_for_timeout(500)
+    page.tab.wait_for_timeout(200)
     assert page.tab.locator("[role=alert]").count() == 0
-    page.wrong.clear()
 
 
 def test_a_server_that_has_gone_is_said(browser: Any, page: Page) -> None:

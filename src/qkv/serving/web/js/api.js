@@ -66,5 +66,5 @@ async function reason(response) {
   return `The server answered with status ${response.status} and no reason.`;
 }
 
-/** Write a message as a sentence. */
-const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+/** Write a message as a sentence. The name of a field stays as it is. */
+const sentence = (text) => `${/^\w+_/.test(text) ? text.charAt(0) : text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;

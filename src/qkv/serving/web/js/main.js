@@ -32,7 +32,6 @@ function show({ model: name, panel: title, values = {} }, { run = false } = {}) 
   one("#share").hidden = false;
   document.body.dataset.ready = "yes";
   shown = { model, panel, open };
-  one("#panel").setAttribute("aria-labelledby", `tab-${panel.name}`);
   one("#panel").replaceChildren(open.node);
   remember();
   if (run && open.filled()) open.run();

@@ -29,7 +29,7 @@ export function openPanel(panel, model, given, changed) {
     element("div", { class: "examples", role: "group", "aria-label": "Examples" },
       element("span", { class: "examples-title" }, "Try"),
       examples.map((example) => element("button", { type: "button", class: "example", dir: "auto", onclick: () => use(example) }, example.label))));
-  const node = element("div", { class: `panel ${panel.name}` },
+  const node = element("div", { class: `panel ${panel.name}`, id: "tabpanel", role: "tabpanel", "aria-labelledby": `tab-${panel.name}` },
     element("p", { class: "lead" }, panel.lead),
     element("div", { class: "columns" }, form, result));
 

@@ -5,7 +5,7 @@ import { element, roving } from "./dom.js";
 export function showTabs(list, panels, chosen, choose) {
   const hadFocus = list.contains(document.activeElement);
   const tabs = panels.map((panel) => element("button", {
-    type: "button", role: "tab", id: `tab-${panel.name}`, "aria-controls": "panel",
+    type: "button", role: "tab", id: `tab-${panel.name}`, "aria-controls": "tabpanel",
     "aria-selected": String(panel === chosen), onclick: () => choose(panel),
   }, panel.title));
   const at = Math.max(panels.indexOf(chosen), 0);

@@ -9,7 +9,7 @@ export function likeness(texts, cosines) {
     element("th", { scope: "row", title: texts[at] }, name(at)),
     row.map((cosine, other) => {
       const share = Math.max(0, Math.min(1, cosine));
-      return element("td", { class: share > 0.88 ? "deep" : null, title: `${name(at)} and ${name(other)}: ${cosine.toFixed(3)}`, vars: { share } }, cosine.toFixed(2));
+      return element("td", { title: `${name(at)} and ${name(other)}: ${cosine.toFixed(3)}`, vars: { share } }, cosine.toFixed(2));
     })));
   return element("div", { class: "likeness" },
     element("div", { class: "scroll" }, element("table", { class: "matrix" },
