@@ -84,7 +84,9 @@ def test_classify_prints_all_labels_or_those_above_the_threshold(qkv):
 def test_classify_prints_numbers(qkv):
     found = MODELS["number"].classify(TEXTS)
     assert lines_of(qkv("classify", "number", *TEXTS)) == [f"{number:.4f}" for number in found]
-    assert [row["number"] for row in objects_of(qkv("classify", "number", *TEXTS, "--json"))] == pytest.approx(found, rel=1e-5)
+    assert [row["number"] for row in objects_of(qkv("classify", "number", *TEXTS, "--json"))] == pytest.approx(
+        found, rel=1e-5
+    )
 
 
 def test_classify_takes_pairs(qkv, tmp_path):
