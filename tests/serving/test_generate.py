@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.serving.server import Server
+from tests.predict.writers import writer
+from tests.serving.server import Server, served
 from tests.serving.test_verbs import same
 
 PROMPTS = ["The small cat", "Two dogs", "She", "a", "It is cold and the sun"]
-LONG = {"model": "writer", "texts": ["The cat"] * 40, "max_length": 110, "temperature": 1.0, "stream": True}
+LONG = {"model": "slow", "texts": ["The cat"] * 8, "max_length": 1000, "temperature": 1.0, "stream": True}
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"temperature": 1.2, "seed": 5},
@@ -37,6 +40,15 @@ def events(response: httpx.Response) -> list[Any]:
     found = [line.removeprefix("data: ") for line in response.iter_lines() if line]
     assert found[-1] == "[DONE]"
     return [json.loads(one) for one in found[:-1]]
+
+
+@pytest.fixture(scope="module")
+def slow(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with a language model that needs some milliseconds for a step."""
+    place = tmp_path_factory.mktemp("slow")
+    writer("char", dim=256, num_layers=6, num_heads=4, ff_dim=1024, max_length=1024).save(place / "slow")
+    with served(place, place / "slow", folders["reviews"]) as found:
+        yield found
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -79,32 +91,33 @@ def test_pieces_of_a_stream_make_the_texts(server: Server, settings: dict[str, A
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v1/generate", {"model": "writer", "texts": ["The cat"], "max_length": 2, "temperature": 1.0}),
+        ("/v1/generate", {"model": "slow", "texts": ["The cat"], "max_length": 2, "temperature": 1.0}),
         ("/v1/classify", {"texts": ["the cat"]}),
     ],
 )
 def test_short_requests_are_answered_while_long_ones_are_generated(
-    server: Server, path: str, body: dict[str, Any]
+    slow: Server, path: str, body: dict[str, Any]
 ) -> None:
     """A text that has ended makes room at once, and other verbs have their turn between two steps."""
 
     def overtaken() -> bool:
-        with server.client.stream("POST", "/v1/generate", json=LONG) as response:
-            next(response.iter_lines())  # it has begun
-            server.ask(path, **body)
-            return bool(server.client.get("/v1/stats").json()["requests"]["pending"])
+        with slow.client.stream("POST", "/v1/generate", json=LONG) as response:
+            lines = response.iter_lines()
+            next(lines)  # it has begun
+            slow.ask(path, **body)
+            return bool(slow.client.get("/v1/stats").json()["requests"]["pending"])
 
-    server.wait_ready()
+    slow.wait_ready()
     assert any(overtaken() for _ in range(10))  # on a busy machine, the long one may end before the other is asked
 
 
-def test_what_a_client_that_has_gone_asked_for_is_dropped(server: Server) -> None:
-    server.wait_ready()
-    with server.client.stream("POST", "/v1/generate", json=LONG) as response:
+def test_what_a_client_that_has_gone_asked_for_is_dropped(slow: Server) -> None:
+    slow.wait_ready()
+    with slow.client.stream("POST", "/v1/generate", json=LONG) as response:
         next(response.iter_lines())
         response.close()
     start = time.monotonic()
-    while server.client.get("/v1/stats").json()["requests"]["pending"]:
+    while slow.client.get("/v1/stats").json()["requests"]["pending"]:
         assert time.monotonic() - start < 2
         time.sleep(0.01)
 
