@@ -68,6 +68,14 @@ def test_the_page_on_context_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (tmp_path / "context.svg").read_text("utf-8").startswith("<svg")
 
 
+def test_the_page_on_exports_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    page = (ROOT / "docs" / "export.md").read_text("utf-8")
+    assert len(blocks(page, "python")) == 2
+    monkeypatch.chdir(tmp_path)
+    run_python(f"```python\nimport qkv\n```\n\n{page}", "docs/export.md", tmp_path)
+
+
 def test_a_wrong_block_fails() -> None:
     document = "words\n\n```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n"
     with pytest.raises(AssertionError) as error:

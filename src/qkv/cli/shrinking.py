@@ -146,15 +146,18 @@ def _name(model: str) -> str:
 
 
 @app.command(
-    epilog="Examples:  qkv export FOLDER classifier-onnx   |   qkv export en-de en-de-onnx --to onnx   |   "
-    "qkv translate en-de-onnx 'Two dogs play.'"
+    epilog="Examples:  qkv export FOLDER classifier-onnx   |   qkv export en-de fast --to ctranslate2   |   "
+    "qkv translate fast 'Two dogs play.'"
 )
 def export(
     model: Annotated[str, MODEL],
     out: Annotated[
         str, typer.Argument(metavar="OUT", help="Where to write the export: a new folder.", show_default=False)
     ],
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="onnx, for ONNX Runtime.")] = "onnx",
+    to: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help="onnx (ONNX Runtime), ctranslate2, or torch (compiled by AOTInductor)."),
+    ] = "onnx",
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Write a model for another engine, with its tokenizer and settings.

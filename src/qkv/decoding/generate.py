@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -35,9 +36,26 @@ Ids = Sequence[Sequence[int]]
 ROUND = 64  # the limits of recorded searches are multiples of this
 
 
+@runtime_checkable
+class Searcher(Protocol):
+    """What takes all steps by itself."""
+
+    def search(
+        self,
+        first: Tensor,
+        *,
+        end_id: int,
+        limits: Sequence[int],
+        config: DecodingConfig,
+        prefixes: Ids | None,
+        on_tokens: OnTokens | None,
+    ) -> list[list[Hypothesis]]:
+        """Decode a batch, as `generate` does."""
+
+
 @torch.inference_mode()
 def generate(
-    stepper: Stepper,
+    stepper: Stepper | Searcher,
     first: Tensor,
     *,
     end_id: int,
@@ -69,6 +87,10 @@ def generate(
         raise UsageError("tokens can be streamed only with beam 1 and nbest 1")
     limits = [most if config.max_length is None else min(most, config.max_length) for most in max_lengths]
     _check_prefixes(prefixes or [], limits)
+    if isinstance(stepper, Searcher):
+        return stepper.search(
+            first, end_id=end_id, limits=limits, config=config, prefixes=prefixes, on_tokens=on_tokens
+        )
     processors = processors_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
     rules = BeamRules(config, StopCondition(end_id))
     if not processors and not config.sample and on_tokens is None and limits:

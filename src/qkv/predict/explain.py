@@ -52,6 +52,7 @@ def explain(
     progress: Progress | None = None,
 ) -> Explanations:
     """Explain the answer to each text; see `Model.explain`."""
+    model.check_layers("explain")
     check_texts("explain", texts)
     if pairs is not None and len(check_texts("explain", pairs)) != len(texts):
         raise UsageError(f"{len(texts)} texts and {len(pairs)} second texts: the numbers must be equal")
@@ -69,7 +70,7 @@ def explain(
 def explainable(model: Runner) -> list[str]:
     """Return the verbs whose answers can be explained, the one that is explained by default first."""
     heads = getattr(model.config, "heads", ())
-    if model.tokenizer is None or model.family in ("vit", "word2vec"):
+    if model.tokenizer is None or model.family in ("vit", "word2vec") or model.exported:
         return []
     follows = "lm" in heads and getattr(model.module, "decoder", None) is None
     return [*(verb for verb in verbs(model) if verb in BUILDERS), *(["next"] if follows else [])]

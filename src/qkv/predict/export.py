@@ -40,14 +40,13 @@ def export(folder: str | Path, out: str | Path, *, to: str = "onnx") -> Export:
     Args:
         folder: a model folder, the name of a built-in model, or a model on the Hugging Face Hub.
         out: where to write the export: a new or empty folder, or an earlier export.
-        to: the format: onnx.
+        to: the format: onnx, ctranslate2 or torch.
     """
     place = find(folder)
     if not place.is_dir():
         raise UsageError(f"{folder} holds word vectors, which need no other engine: only model folders are exported")
     if is_export(place):
         raise UsageError(f"{folder} is an export already: export the folder it was made from")
-    write_export(read_folder(place), out, to)
+    size = write_export(read_folder(place), out, to)
     found = load(out)
-    size = sum(file.stat().st_size for pattern in ("*.onnx*", "*.pt2", "*.bin") for file in Path(out).glob(pattern))
     return Export(to, round(size / 1e6, 2), found.engine, found.verbs)

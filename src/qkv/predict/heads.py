@@ -19,6 +19,7 @@ SEPARATORS = ("sep", "end")
 
 def heads(model: Runner, texts: Sequence[str]) -> list[HeadNumbers]:
     """Measure each head; see `Model.heads`."""
+    model.check_layers("heads")
     if not check_texts("heads", texts):
         raise UsageError("heads are measured on texts: give at least one")
     specials = model.tokenizer.specials if model.tokenizer else {}

@@ -31,7 +31,6 @@ class Inspection(Runner):
             A `Look`. It computes weights when you ask for them, shows itself in a notebook, and `save("look.html")`
             writes all of it into one file.
         """
-        self.check_layers("look")
         return look(self, text, target, name=getattr(self, "place", None), **options)
 
     def explain(
@@ -62,7 +61,6 @@ class Inspection(Runner):
         Returns:
             Explanations: one for each answer, in the order of the texts. A text with three entities has three.
         """
-        self.check_layers("explain")
         first = [texts] if isinstance(texts, str) else texts
         second = [pairs] if isinstance(pairs, str) else pairs
         return explain(self, first, second, of=of, verb=verb, steps=steps, each=each, progress=progress)
@@ -72,7 +70,6 @@ class Inspection(Runner):
 
         A translator reads the texts and its own translations of them.
         """
-        self.check_layers("heads")
         return heads(self, [texts] if isinstance(texts, str) else texts)
 
     def layers(self, texts: str | Sequence[str], compare: Runner | None = None) -> Layers:
@@ -83,5 +80,4 @@ class Inspection(Runner):
             compare: another model, such as this one before fine-tuning: `similarity` then compares its layers (columns)
                 with those of this model (rows).
         """
-        self.check_layers("layers")
         return layers(self, [texts] if isinstance(texts, str) else texts, compare)

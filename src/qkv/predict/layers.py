@@ -57,6 +57,8 @@ class Layers:
 
 def layers(model: Runner, texts: Sequence[str], other: Runner | None = None) -> Layers:
     """Measure the layers of a model; see `Model.layers`."""
+    for one in (model, model if other is None else other):
+        one.check_layers("layers")
     if not check_texts("layers", texts):
         raise UsageError("layers are measured on texts: give at least one")
     batches = [batch for batch in text_batches(model, texts, targets=False) if isinstance(batch, Tokens)]

@@ -28,6 +28,7 @@ TOP = 10  # answers kept for each place
 
 def look(model: Runner, text: str, target: str | None = None, *, name: str | None = None, **options: Any) -> Look:
     """Look at one input; see `Model.look`."""
+    model.check_layers("look")
     if not any(isinstance(m, SelfAttention | CrossAttention | SegmentAttention) for m in model.module.modules()):
         raise UsageError(f"this {model.family} has no attention to look at")
     for given in (text, "" if target is None else target):

@@ -56,10 +56,17 @@ class Runner:
         """What computes the layers of the encoder: "torch", or the CPU engine and its precision."""
         return engine_of(self.module)
 
+    @property
+    def exported(self) -> str:
+        """The format that the model was exported to; empty if it was not."""
+        return self._folder.exported
+
     def check_layers(self, what: str) -> None:
         """Raise an error if the model is an export: another engine computes its layers, and shows nothing of them."""
-        if self._folder.exported:
-            raise UsageError(f"an export has no layers for {what} to look at: use the folder it was made from")
+        if self.exported:
+            raise UsageError(
+                f"{what} cannot work on an export, which does not show its layers: use the original folder"
+            )
 
     @property
     def family(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qkv.common.errors import UsageError
+from qkv.compression.export.models import Exported
 from qkv.predict.runner import Runner
 from qkv.predict.texts import check_list
 from qkv.tokenizers.text import TextTokenizer
@@ -18,11 +19,19 @@ HEADS = {
     "score": {"lm"},
 }
 WRITERS = ("t5",)  # encoder-decoders that are not only translators
+SEARCHES = ("translate", "generate")
 PLAIN = ("translate", "classify", "tag", "embed")  # take texts and nothing else
 
 
 def verbs(model: Runner) -> list[str]:
     """Return the verbs that a model supports."""
+    found = _by_heads(model)
+    if isinstance(model.module, Exported) and model.module.engine.searches_only:
+        return [verb for verb in found if verb in SEARCHES]
+    return found
+
+
+def _by_heads(model: Runner) -> list[str]:
     if model.reads_images:
         return ["classify"] if {"classify", "distilled"} & set(model.config.heads) else []
     if model.tokenizer is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,30 @@ from qkv.compression.export.graphs import MEMORY, PAST, SIDES, cache_shape
 
 
 class Engine(Protocol):
-    """Computes graphs by name."""
+    """Computes graphs by name.
+
+    Attributes:
+        name: what computes, and its precision.
+        searches_only: whether it runs searches and gives no hidden states.
+    """
 
     name: str
+    searches_only: bool
 
     def run(self, graph: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Compute the outputs of a graph; inputs that it does not have are ignored."""
+
+    def start(self, batch: Tokens) -> Any | None:
+        """Return a stepper of the engine's own over sources or prompts, or None if it only computes graphs."""
+
+
+class GraphEngine:
+    """Base of engines that only compute graphs."""
+
+    searches_only = False
+
+    def start(self, batch: Tokens) -> None:
+        """The steps of a search are graphs too."""
 
 
 def rectangle(batch: Tokens) -> dict[str, Tensor]:

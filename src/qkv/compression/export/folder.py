@@ -6,7 +6,7 @@ the format and our own config, and the files of the format.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,16 @@ from qkv.checkpoints.weights import WHOLE, json_bytes
 from qkv.common import disk
 from qkv.common.config import from_dict, override, to_dict
 from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.compression.export.ctranslate2_engine import CTranslate2Engine
+from qkv.compression.export.ctranslate2_files import ctranslate2_files
 from qkv.compression.export.feeds import Engine
-from qkv.compression.export.graphs import Graph, graphs_of
+from qkv.compression.export.graphs import graphs_of
 from qkv.compression.export.models import exported
 from qkv.compression.export.onnx_engine import OnnxEngine
 from qkv.compression.export.onnx_files import onnx_files
+from qkv.compression.export.torch_files import TorchEngine, torch_files
 from qkv.models.catalogue import FAMILIES, build, family_of
+from qkv.models.skeleton import Headed
 from qkv.nn.init import without_weights
 from qkv.version import __version__
 
@@ -34,19 +38,23 @@ class Format:
     """A format to export to.
 
     Attributes:
-        files: from graphs to the contents of files by name.
-        engine: from a folder to what runs its graphs.
+        files: from a model folder to the contents of files by name.
+        engine: from an exported folder, and its model without weights, to what runs it.
     """
 
-    files: Callable[[Mapping[str, Graph]], dict[str, bytes]]
-    engine: Callable[[Path], Engine]
+    files: Callable[[Folder], dict[str, bytes]]
+    engine: Callable[[Path, Headed], Engine]
 
 
-FORMATS: dict[str, Format] = {"onnx": Format(onnx_files, OnnxEngine)}
+FORMATS: dict[str, Format] = {
+    "onnx": Format(lambda folder: onnx_files(graphs_of(folder.model)), OnnxEngine),
+    "ctranslate2": Format(ctranslate2_files, CTranslate2Engine),
+    "torch": Format(lambda folder: torch_files(graphs_of(folder.model)), TorchEngine),
+}
 
 
-def write_export(folder: Folder, out: str | Path, to: str) -> None:
-    """Export a model into a folder: a new or empty one, or an earlier export."""
+def write_export(folder: Folder, out: str | Path, to: str) -> int:
+    """Export a model into a folder: a new or empty one, or an earlier export. Returns its size in bytes."""
     if to not in FORMATS:
         raise unknown("format", to, FORMATS)
     target = Path(out).resolve()
@@ -55,18 +63,19 @@ def write_export(folder: Folder, out: str | Path, to: str) -> None:
     if folder.int8:
         raise UsageError("the weights are in int8, which exports do not have: export the folder it was quantized from")
     around = {name: data for name, data in folder_files(folder).items() if name != WHOLE}
-    graphs = FORMATS[to].files(graphs_of(folder.model))
+    found = FORMATS[to].files(folder)
     told = {
         "layout": LAYOUT,
         "format": to,
         "qkv": __version__,
         "family": family_of(folder.config),
         "config": to_dict(folder.config),
-        "files": sorted(graphs),
+        "files": sorted(found),
     }
     with disk.no_space(str(target)):
-        files = {**around, EXPORT: json_bytes(told), **graphs}
+        files = {**around, EXPORT: json_bytes(told), **found}
         disk.replace_folder(target, with_digests(files), manifest=False)
+    return sum(map(len, found.values()))
 
 
 def is_export(folder: Path) -> bool:
@@ -95,7 +104,7 @@ def read_export(path: Path, *, verify: bool) -> Folder:
         raise QkvError(f"{folder / EXPORT} lacks the key {error}") from None
     except (TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, IndexError, QkvError) as error:
         raise QkvError(f"{folder / EXPORT} is invalid: {' '.join(str(error).split())}") from None
-    found = read_around(folder, config, exported(model, FORMATS[to].engine(folder)))
+    found = read_around(folder, config, exported(model, FORMATS[to].engine(folder, model)))
     return replace(found, stored_as=f"{to} export", exported=to)
 
 

@@ -76,7 +76,7 @@ class ExportedText(Exported, Transformer):
     def start(self, prompts: Tokens) -> PromptStepper:
         """Read the prompts except their last tokens."""
         self.head("lm")
-        return ExportedPrompts(self.engine, self.stack, prompts)
+        return self.engine.start(prompts) or ExportedPrompts(self.engine, self.stack, prompts)
 
 
 class ExportedImages(Exported):
@@ -125,7 +125,7 @@ class ExportedPairs(Exported, EncoderDecoder):
     def start(self, source: Tokens) -> Stepper:
         """Read the sources and return a stepper."""
         self.head("lm")
-        return ExportedSources(self.engine, self.decoder, source)
+        return self.engine.start(source) or ExportedSources(self.engine, self.decoder, source)
 
 
 def exported(model: Headed, engine: Engine) -> Exported:

@@ -11,11 +11,13 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from qkv.common.errors import QkvError
+from qkv.compression.export.feeds import GraphEngine
 from qkv.compression.export.onnx_files import INSTALL
 from qkv.data.optional import need
+from qkv.models.skeleton import Headed
 
 
-class OnnxEngine:
+class OnnxEngine(GraphEngine):
     """The graphs of a folder; each is loaded when it is first needed.
 
     Args:
@@ -24,7 +26,8 @@ class OnnxEngine:
 
     name = "onnxruntime float32"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, model: Headed) -> None:
+        del model
         self._folder = folder
         self._runtime = need("onnxruntime", f"running {folder}", INSTALL)
         self._sessions: dict[str, Any] = {}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.export import Dim, ExportedProgram
 
 from qkv.common.errors import QkvError
+from qkv.common.progress import Bar
 from qkv.compression.export.graphs import Graph
+from qkv.compression.export.tracing import first_line, quietly, traced
 from qkv.data.optional import need
 
 WEIGHTS = "model.onnx.data"
@@ -26,29 +24,20 @@ def onnx_files(graphs: Mapping[str, Graph]) -> dict[str, bytes]:
     """Return the files by name: a graph each, and their weights."""
     need("onnx", "exporting to ONNX", INSTALL)
     need("onnxscript", "exporting to ONNX", INSTALL)
-    protos = {name: _converted(name, graph) for name, graph in graphs.items()}
+    with Bar("exporting", total=len(graphs)) as bar:
+        protos = {name: _converted(name, graph) for name, graph in bar.each(graphs.items())}
     weights = _shared_weights(protos.values())
     return {f"{name}.onnx": proto.SerializeToString() for name, proto in protos.items()} | {WEIGHTS: weights}
-
-
-def traced(name: str, graph: Graph) -> ExportedProgram:
-    """Trace a graph; the error of one that cannot be traced names it."""
-    varying = {key: {i: Dim.DYNAMIC for i, dim in enumerate(dims) if dim} for key, dims in graph.dims.items()}
-    try:
-        with torch.no_grad(), _quietly():
-            return torch.export.export(graph.module.eval(), (graph.example,), dynamic_shapes=(varying,), strict=False)
-    except Exception as error:  # whatever torch's tracer meets in a part that it does not know
-        raise QkvError(f"the graph {name} cannot be traced: {_first_line(error)}") from error
 
 
 def _converted(name: str, graph: Graph) -> Any:
     program = traced(name, graph)
     inputs = list(graph.example)
     try:
-        with _quietly():
+        with quietly():
             found = torch.onnx.export(program, dynamo=True, optimize=True, verbose=False, input_names=inputs)
     except Exception as error:  # an operation that ONNX does not have
-        raise QkvError(f"the graph {name} cannot be written as ONNX: {_first_line(error)}") from error
+        raise QkvError(f"the graph {name} cannot be written as ONNX: {first_line(error)}") from error
     assert found is not None
     proto = found.model_proto
     _name_dims(proto, graph)
@@ -106,21 +95,3 @@ def _shared_weights(protos: Any) -> bytes:
                 entry = tensor.external_data.add()
                 entry.key, entry.value = field, str(value)
     return bytes(weights)
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Hide what torch's exporter says about packages that are not there and about its own future."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(before)
