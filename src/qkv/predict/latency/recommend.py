@@ -38,15 +38,14 @@ def recommended(
     faster = max(gains, key=lambda side: max(gains[side]), default=None)
     if faster is None or max(gains[faster]) < DECISIVE:
         return Recommendation(best[0].name, best[-1].name, None, text)
-    gained = [
+    gained = " and ".join(
         f"{gain:.2g} times as fast {place}"
         for place, gain in zip(places, gains[faster], strict=True)
         if gain >= DECISIVE
-    ]
-    text += f" {faster.name}, {faster.how}, is {' and '.join(gained)}, but {_changes(faster, agreement, it=True)}: use it if "
-    return Recommendation(
-        best[0].name, best[-1].name, faster.name, text + "`qkv evaluate` shows that the quality holds."
     )
+    text += f" {faster.name}, {faster.how}, is {gained}, but {_changes(faster, agreement, it=True)}: "
+    text += "use it if `qkv evaluate` shows that the quality holds."
+    return Recommendation(best[0].name, best[-1].name, faster.name, text)
 
 
 @dataclass(frozen=True)
@@ -101,15 +100,16 @@ def rate(per_second: float) -> str:
 
 def _told(best: Sequence[Side], places: Sequence[Place], among: Sequence[Side]) -> str:
     """Say which engines to use, and why."""
-    reasons = []
-    for side, place in zip(best, places, strict=True):
-        first = "the fastest" if place.fastest(among) is side else f"within {DECISIVE - 1:.0%} of the fastest"
-        reasons.append((side, f"{first} {place.reason(side)}"))
-    kept = " and keeps the numbers of float32" if best[0].exact else ""
+    near = f"within {DECISIVE - 1:.0%} of the fastest"
+    told = [
+        f"{'the fastest' if place.fastest(among) is side else near} {place.reason(side)}"
+        for side, place in zip(best, places, strict=True)
+    ]
+    kept = "of the engines that keep the numbers, " if best[0].exact else ""
     if len(set(best)) == 1:
-        return f"Use {best[0].name}, {best[0].how}: it is {' and '.join(reason for _, reason in reasons)}{kept}."
-    several = "; use ".join(f"{side.name}, {side.how}, which is {reason}" for side, reason in reasons)
-    return f"Use {several}.{' Both keep the numbers of float32.' if kept else ''}"
+        return f"Use {best[0].name}, {best[0].how}: {kept}it is {' and '.join(told)}."
+    uses = [f"{side.name} ({side.how}) is {reason}" for side, reason in zip(best, told, strict=True)]
+    return f"{kept.capitalize()}{', and '.join(uses)}."
 
 
 def _changes(side: Side, agreement: str, *, it: bool = False) -> str:

@@ -31,7 +31,7 @@ from qkv.predict.verbs import WRITERS
 
 SENTENCES = 200  # of the phrasebook
 KNOWN = 16  # different tokens that they must have
-NEW_TOKENS = 32
+NEW_TOKENS, MOST_NEW = 32, 4096
 READING = {"classify": "classify", "distilled": "classify", "tag": "tag", "span": "answer"}  # verbs by head
 AGREEMENT = {
     "classify": "same labels",
@@ -122,16 +122,15 @@ def work_for(model: Runner, new_tokens: int | None, beam: int | None) -> Work:
     head = None if pairs else next((name for name in READING if name in heads), None)
     if head is not None or "lm" not in heads:
         if new_tokens is not None or beam is not None:
-            raise UsageError("this model generates no text: leave out --new-tokens and --beam")
+            raise UsageError("this model generates no text: leave out the number of new tokens and the beam")
         return Work("embed" if head is None else READING[head], head)
     verb = "translate" if pairs and model.family not in WRITERS else "generate"
-    most = position_limit(model.config) if pairs else model.max_length and model.max_length - 1
-    wanted = min(NEW_TOKENS, most // 2 or 1) if new_tokens is None and most else new_tokens or NEW_TOKENS
-    if wanted < 1 or (most is not None and wanted > most):
-        raise UsageError(f"--new-tokens must be from 1 to {most}, got {wanted}" if most else _least(wanted))
-    width = beam or (BEAM if verb == "translate" else 1)
-    if not 1 <= width <= model.config.vocab_size or beam == 0:
-        raise UsageError(f"--beam must be from 1 to {model.config.vocab_size}, got {beam}")
+    most = (position_limit(model.config) if pairs else model.max_length and model.max_length - 1) or MOST_NEW
+    wanted = min(NEW_TOKENS, max(1, most // 2)) if new_tokens is None else new_tokens
+    width = (BEAM if verb == "translate" else 1) if beam is None else beam
+    for what, given, allowed in (("number of new tokens", wanted, most), ("beam", width, model.config.vocab_size)):
+        if not 1 <= given <= allowed:
+            raise UsageError(f"the {what} must be from 1 to {allowed:,}, got {given:,}")
     return Work(verb, None, wanted, width)
 
 
@@ -183,7 +182,3 @@ class Inputs:
         self._before, self._after = around[:-1], around[-1:]
         known = [[number for number in ids if number not in special] for ids in encoded]
         return [ids for ids in known if ids] if len({i for ids in known for i in ids}) >= KNOWN else drawn
-
-
-def _least(given: int) -> str:
-    return f"--new-tokens must be at least 1, got {given}"
