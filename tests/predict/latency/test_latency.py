@@ -11,12 +11,14 @@ import pytest
 import torch
 
 import qkv
+from qkv.checkpoints.folder import Folder
 from qkv.common.errors import QkvError, UsageError
 from qkv.compression.engine import engine_of
 from qkv.native import library
 from qkv.predict.latency.engines import ENGINES, made
 from qkv.predict.latency.work import Inputs, longest, work_for
 from qkv.predict.quantize import quantize
+from tests.contracts.entries import MODELS, make
 from tests.predict.latency.conftest import KINDS
 
 QUICK = {"rounds": 1, "seconds": 0.001}
@@ -51,6 +53,16 @@ def test_texts_of_every_kind(folders, kind) -> None:
     assert agreement["torch"] == pytest.approx(1)
     assert agreement.get("native", 1) == pytest.approx(1, abs=1e-4)
     assert found.recommendation.text.count("Use ") == 1 or "is the fastest" in found.recommendation.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_every_entry_of_the_catalogue_can_be_measured(name) -> None:
+    model = qkv.predict.Model(Folder(MODELS[name], make(MODELS[name])), device="cpu")
+    lengths = None if model.reads_images else [5]
+    found = measured(model, lengths=lengths)
+    assert found.engines[0].agreement == pytest.approx(1)
+    assert all(side.agreement == pytest.approx(1, abs=1e-3) for side in found.engines if side.exact)
 
 
 def test_images_have_batches_only(folders) -> None:

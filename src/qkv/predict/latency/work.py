@@ -48,7 +48,7 @@ class Work:
     """What a model does in each call.
 
     Attributes:
-        verb: the verb of its most useful head: classify, tag, answer, translate, generate or embed.
+        verb: translate or generate if the model does that, else classify, tag, answer or embed.
         head: the head that the verb reads; None for `embed`.
         new_tokens: tokens of each answer that is generated, end tokens or not; None if none are.
         beam: beam of the search; None if there is none.
@@ -119,8 +119,8 @@ def work_for(model: Runner, new_tokens: int | None, beam: int | None) -> Work:
     """Choose what to ask of a model."""
     heads = list(getattr(model.config, "heads", ()))
     pairs = getattr(model.module, "decoder", None) is not None
-    head = None if pairs else next((name for name in READING if name in heads), None)
-    if head is not None or "lm" not in heads:
+    if "lm" not in heads:
+        head = None if pairs else next((name for name in READING if name in heads), None)
         if new_tokens is not None or beam is not None:
             raise UsageError("this model generates no text: leave out the number of new tokens and the beam")
         return Work("embed" if head is None else READING[head], head)
