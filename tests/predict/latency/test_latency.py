@@ -16,7 +16,7 @@ from qkv.common.errors import QkvError, UsageError
 from qkv.compression.engine import engine_of
 from qkv.native import library
 from qkv.predict.latency.engines import ENGINES, made
-from qkv.predict.latency.work import Inputs, longest, work_for
+from qkv.predict.latency.work import Inputs, Work, longest, work_for
 from qkv.predict.quantize import quantize
 from tests.contracts.entries import MODELS, make
 from tests.predict.latency.conftest import KINDS
@@ -247,6 +247,28 @@ def test_every_answer_has_all_its_tokens(folders, kind) -> None:
         work = work_for(model, 9, beam)
         answers = work(model, Inputs(model)(5, 6))
         assert [len(one) for one in answers] == [9] * 5
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "share"),
+    [
+        ([5, 6, 9, 7], [5, 6, 9, 8], 1),
+        ([5, 6, 9, 7], [5, 7, 9, 7], 2 / 3),
+        ([9, 9, 9, 9], [5, 9, 9, 9], 0),
+        ([5, 6, 7, 8], [5, 9, 7, 8], 3 / 4),
+    ],
+)
+def test_answers_are_compared_up_to_their_end(mine, other, share) -> None:
+    work = Work("translate", None, 4, 1, end_id=9)
+    assert work.same([torch.tensor(mine)], [torch.tensor(other)]) == [pytest.approx(share)]
+
+
+def test_answers_are_compared_by_what_they_choose() -> None:
+    scores, others = torch.tensor([[0.1, 0.9], [0.8, 0.2]]), torch.tensor([[0.6, 0.7], [0.1, 0.2]])
+    assert Work("classify", "classify").same(list(scores), list(others)) == [1, 0]
+    assert Work("tag", "tag").same([scores], [others]) == [0.5]
+    assert Work("answer", "span").same([scores], [scores * torch.tensor([1, -1])]) == [0.5]
+    assert Work("embed").same(list(scores), list(2 * scores)) == pytest.approx([1, 1])
 
 
 @pytest.mark.parametrize("kind", ["classify", "generate", "translate"])

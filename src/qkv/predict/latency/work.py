@@ -52,12 +52,14 @@ class Work:
         head: the head that the verb reads; None for `embed`.
         new_tokens: tokens of each answer that is generated, end tokens or not; None if none are.
         beam: beam of the search; None if there is none.
+        end_id: the token that ends an answer when answers are compared, or None.
     """
 
     verb: str
     head: str | None = None
     new_tokens: int | None = None
     beam: int | None = None
+    end_id: int | None = None
 
     @property
     def agreement(self) -> str:
@@ -79,13 +81,15 @@ class Work:
         return model.run(given, model.module.encoder_states, pool)
 
     def same(self, mine: Sequence[Tensor], other: Sequence[Tensor]) -> list[float]:
-        """Compare answers one by one; 1 is the same."""
+        """Compare answers with those in float32, which come first, one by one; 1 is the same."""
         pairs = [(a.float().cpu(), b.float().cpu()) for a, b in zip(mine, other, strict=True)]
         if self.verb == "embed":
             return [float(F.cosine_similarity(a, b, dim=0)) for a, b in pairs]
         if self.head is not None:  # of the tokens in a span's scores, else of the labels
             over = 0 if self.verb == "answer" else -1
             pairs = [(a.argmax(over), b.argmax(over)) for a, b in pairs]
+        elif self.end_id is not None:  # what follows the end is nobody's answer
+            pairs = [(a[:n], b[:n]) for a, b in pairs for n in [_until(a, self.end_id)]]
         return [float((a == b).float().mean()) for a, b in pairs]
 
     def _written(self, model: Runner, given: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -131,13 +135,19 @@ def work_for(model: Runner, new_tokens: int | None, beam: int | None) -> Work:
     for what, given, allowed in (("number of new tokens", wanted, most), ("beam", width, model.config.vocab_size)):
         if not 1 <= given <= allowed:
             raise UsageError(f"the {what} must be from 1 to {allowed:,}, got {given:,}")
-    return Work(verb, None, wanted, width)
+    return Work(verb, None, wanted, width, getattr(model.config, "end_id", None))
 
 
 def longest(model: Runner, work: Work) -> int | None:
     """Return the most tokens that a model reads in one text, so that there is room for its answer."""
     causal = work.new_tokens is not None and getattr(model.module, "decoder", None) is None
     return model.max_length - (work.new_tokens or 0) if model.max_length and causal else model.max_length
+
+
+def _until(ids: Tensor, end_id: int) -> int:
+    """Return the number of tokens up to the first end token, with it."""
+    ends = (ids == end_id).nonzero()
+    return int(ends[0]) + 1 if len(ends) else len(ids)
 
 
 class Inputs:
