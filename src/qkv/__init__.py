@@ -9,6 +9,7 @@
 
 load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
 finetune, train, distill      training: a model folder on your table; any recipe, with your own parts; a smaller model
+latency                       how long a model's answers take, with every engine that can run it
 Model                         what `load` returns; `help(qkv.Model)` lists its verbs
 Label, Entity, Answer, Choice, Translation, Generated, Likelihood, Explanation, Look
                               the answers of the verbs
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         info,
         save,
     )
+    from qkv.predict.latency.measure import latency
     from qkv.runs.distil import distill
     from qkv.runs.finetune import finetune
     from qkv.runs.model import Model, build, load
@@ -62,6 +64,7 @@ __all__ = [
     "distill",
     "finetune",
     "info",
+    "latency",
     "load",
     "save",
     "train",
@@ -83,6 +86,7 @@ _PLACES = {
         "info",
         "save",
     ),
+    "qkv.predict.latency.measure": ("latency",),
     "qkv.runs.distil": ("distill",),
     "qkv.runs.finetune": ("finetune",),
     "qkv.runs.model": ("Model", "build", "load"),

@@ -52,6 +52,25 @@ def test_quantize_writes_once_and_says_what_it_did(tmp_path) -> None:
     with pytest.raises(UsageError, match="int8 already"):
         quantize(tmp_path / "small", tmp_path / "smaller")
     assert not (tmp_path / "smaller").exists()
+    assert ("int8" in found.engine) == (found.note == "")
+    with pytest.raises(UsageError, match="unknown precision 'int4'"):
+        quantize(tmp_path / "plain", tmp_path / "smaller", to="int4")
+    assert not (tmp_path / "smaller").exists()
+
+
+@pytest.mark.parametrize(("able", "note"), [(True, "unless you ask for"), (False, "kill the process")])
+def test_bfloat16_folders_say_what_the_cpu_makes_of_them(tmp_path, monkeypatch, able, note) -> None:
+    from qkv.predict.quantize import quantize
+
+    monkeypatch.setattr("qkv.predict.quantize.cpu_multiplies", lambda dtype: able)
+    model = qkv.build("bert-tiny", vocab_size=2000, device="cpu")
+    model.save(tmp_path / "plain")
+    found = quantize(tmp_path / "plain", tmp_path / "half", to="bfloat16")
+    assert note in found.note
+    assert found.megabytes == pytest.approx(found.megabytes_before / 2, rel=0.01)
+    loaded = qkv.load(tmp_path / "half", device="cpu")
+    assert (loaded.engine, loaded.module.table.dtype) == (model.engine, torch.float32)
+    assert torch.equal(loaded.module.table, model.module.table.bfloat16().float())
 
 
 def test_missing_scales_are_named(tmp_path) -> None:

@@ -47,6 +47,14 @@ def test_it_runs_the_encoders_and_nothing_else() -> None:
     assert not {"gpt2", "t5-small", "rnn-base", "gpt-grouped"} & set(RUN)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_can_be_offered_to_it(name) -> None:
+    """One whose layers the engine lacks stays as it is: `load` and `build` offer it every model."""
+    model = make(MODELS[name])
+    accelerate(model)
+    assert engine_of(model) != "torch" or not any(stack.engine for stack in encoders(model))
+
+
 @pytest.mark.parametrize("variant", ABLE)
 @pytest.mark.parametrize("name", RUN)
 def test_the_states_are_those_of_the_layers(monkeypatch, name, variant) -> None:

@@ -179,6 +179,7 @@ def test_other_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -
         "layers",
         "look",
         "quantize",
+        "latency",
         "prune",
         *readers,
     }

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
+ENGINES = ("torch", "torch-bf16", "native", "native-int8", "onnxruntime")
 TOP = ("task", "out", "model.preset", "model.init")
 
 
@@ -35,6 +36,11 @@ def models(incomplete: str) -> list[str]:
 def devices(incomplete: str) -> list[str]:
     """Offer the kinds of devices."""
     return _starting(DEVICES, incomplete)
+
+
+def engines(incomplete: str) -> list[str]:
+    """Offer the engines of `qkv latency`."""
+    return _starting(ENGINES, incomplete)
 
 
 def settings(incomplete: str) -> list[str]:

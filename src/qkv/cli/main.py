@@ -24,6 +24,7 @@ from qkv.cli import (
     explain,
     generating,
     glue,
+    latency,
     look,
     measures,
     panels,
@@ -289,7 +290,10 @@ def evaluate(
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 
-PARTS = (reading, vectors, generating, look, glue, runs, shrinking, distill, explain, measures, compare, energy, serve)
+PARTS = (
+    *(reading, vectors, generating, look, glue, runs, shrinking, latency),
+    *(distill, explain, measures, compare, energy, serve),
+)
 panels.arrange(app, [part.app for part in PARTS])
 
 

@@ -19,19 +19,22 @@ app = typer.Typer(rich_markup_mode="rich")
 def quantize(
     model: Annotated[str, MODEL],
     out: Annotated[str, typer.Argument(metavar="OUT", help="Where to write the folder.", show_default=False)],
+    to: Annotated[str, typer.Option(metavar="PRECISION", help="int8, or bfloat16: half the size, for GPUs.")] = "int8",
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Write a model folder with weights in int8: a quarter of the size, and on many CPUs several times as fast.
 
-    Every command takes the new folder. Score both folders on your data with `qkv evaluate`.
+    It says what this machine's CPU makes of the folder. Every command takes it: time it with `qkv latency`, and score
+    both folders on your data with `qkv evaluate`.
     """
     from qkv.cli.lines import json_line
     from qkv.predict.quantize import quantize
 
-    found = quantize(model, out)
+    found = quantize(model, out, to=to)
     plain = (
         f"{out}: {found.megabytes:.1f} MB (float32: {found.megabytes_before:.1f} MB); encoder runs on {found.engine}"
     )
+    plain += f"; {found.note}" if found.note else ""
     print_line(json_line({"folder": out, **found.to_dict()}) if as_json else plain)
 
 

@@ -43,8 +43,8 @@ def _can_decode(model: Model, stack: Stack) -> bool:
         and type(head) is LanguageHead
         and head.scale == 1.0
         and type(head.product) is TableProduct
-        and (head.weight is not None or embeddings.table.shape[1] == first.attention.part.out.out_features)
         and all(_fits(block) for block in stack.blocks)
+        and (head.weight is not None or embeddings.table.shape[1] == first.attention.part.out.out_features)
     )
 
 

@@ -1,0 +1,1 @@
+"""How long the answers of a model take, with every engine that can run it."""
