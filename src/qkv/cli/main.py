@@ -30,6 +30,7 @@ from qkv.cli import (
     reading,
     runs,
     serve,
+    shrink,
     shrinking,
     threads,
     vectors,
@@ -289,8 +290,8 @@ def evaluate(
     print_line(json_line(found.to_dict()) if as_json else str(found))
 
 
-PARTS = (reading, vectors, generating, look, glue, runs, shrinking, distill, explain, measures, compare, energy, serve)
-panels.arrange(app, [part.app for part in PARTS])
+PARTS = (reading, vectors, generating, look, glue, runs, shrink, shrinking, distill, explain, measures, compare, energy)
+panels.arrange(app, [part.app for part in (*PARTS, serve)])
 
 
 def run() -> None:
