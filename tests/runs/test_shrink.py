@@ -266,13 +266,14 @@ def test_a_killed_command_goes_on(when: str, teacher: Path, tmp_path: Path) -> N
     assert same(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_rows_from_python_and_a_student_of_another_kind(teacher: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_with_rows_and_a_student_of_another_kind(teacher: Path, tmp_path: Path) -> None:
     draw = random.Random(3)
     rows = [(sentence(draw, ["great", "fine"] if n % 2 else ["awful", "dull"]), "pos" if n % 2 else "neg") for n in
             range(80)]  # fmt: skip
     how = QUIET | FEW | {"model.preset": "bert-tiny", "model.set.num_layers": 1, "model.set.dim": 16}
     how |= {"model.set.num_heads": 2, "model.set.ff_dim": 16, "distill.temperature": 4.0}
-    made = qkv.shrink(teacher, rows, target="1 MB", out=tmp_path / "out", **how)
+    qkv.load(teacher, device="cpu").save(tmp_path / "plain")
+    made = qkv.shrink(tmp_path / "plain", rows, target="1 MB", out=tmp_path / "out", **how)
     assert made.labels == ("neg", "pos")
     assert read_folder(tmp_path / "out" / "candidates" / "student").config.dim == 16
     assert (tmp_path / "out" / "rows" / "train.jsonl").is_file()
