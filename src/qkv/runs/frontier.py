@@ -26,11 +26,12 @@ def _panel(found: Shrunk, unit: str, across: str) -> Panel:
     scores = {row.name: found.figures[row.name].scores[found.metric] for row in found.rows}
     cost = Target(unit, 0).value
     best = [(cost(row), scores[row.name]) for row in frontier(found.rows, unit)]
-    lines = [Line(row.name, [(cost(row), scores[row.name])]) for row in found.rows]
-    known = [score for score in scores.values() if math.isfinite(score)]
+    # the frontier comes first, so that the dots of the candidates lie on top of it
+    lines = [Line("frontier", best), *(Line(row.name, [(cost(row), scores[row.name])]) for row in found.rows)]
+    known = {score for score in scores.values() if math.isfinite(score)}
     most = max(map(cost, found.rows))
     for target in found.targets:
-        if target.unit == unit and target.limit <= most and known:
+        if target.unit == unit and target.limit <= most and len(known) > 1:
             lines.append(Line(f"at most {target}", [(target.limit, min(known)), (target.limit, max(known))]))
     title = f"{found.metric} and {'speed' if unit == MS else 'size'}"
-    return Panel(title, [*lines, Line("frontier", best)], across, found.metric)
+    return Panel(title, lines, across, found.metric)

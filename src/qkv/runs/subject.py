@@ -1,15 +1,15 @@
 """What `qkv shrink` works on: a model, the recipe that its smaller versions are trained with, and held-out examples.
 
 The share that the recipe holds out is the same for every candidate, because a split depends only on the examples. A
-model that was trained on the same files held out the same examples. Of other files, those that it was trained on are
-left out.
+model that was trained on the same files held out the same examples. Whatever a candidate or the model was trained on is
+left out of the scores, of a test file too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from os.path import abspath
 from pathlib import Path
 from typing import Any
@@ -98,11 +98,10 @@ def read_subject(
     facts = task.survey(task.examples(task.data.train), lambda _: None)
     if recipe.distill.teacher:
         task.taught_facts(facts, model.contents, name)
-    most = MOST_DECODED if task.decodes else MOST
-    examples = list(islice(task.examples(files["test"]) if files["test"] else _held_out(task, own, train), most))
+    examples = _unseen(task, own, files["test"], say)
     if not examples:
-        nothing = f"{', '.join(files['test'])} has no example" if files["test"] else "no example is left to score on"
-        raise UsageError(f"{nothing}: give a file with answers that the model was not trained on (--test FILE)")
+        place = ", ".join(files["test"]) or "the held-out share"
+        raise UsageError(f"{place} has no example that the model was not trained on: give others with --test FILE")
     about = f"{len(examples):,} {'test' if files['test'] else 'held-out'} examples"
     return Subject(
         name=name, model=model, recipe=recipe, task=task, changes=changes, examples=examples, about=about
@@ -131,18 +130,31 @@ def _same(given: Sequence[str], known: Sequence[str]) -> bool:
         return False
 
 
-def _held_out(task: Task, own: Recipe | None, train: Sequence[str]) -> list[Any]:
-    """Return the validation examples that neither a candidate nor the model itself was trained on."""
-    told: list[str] = []
-    found = list(validation_examples(task, say=told.append))
-    if told:  # there are too few to hold one out
-        return []
-    if own is None or not train or named_parts(task) is not None:
-        return found
-    theirs = read_task(own.task, own.objective, replace(own.data, skip_bad=True))
-    try:
-        theirs = theirs.resolved(lambda _: None)
-        known = {theirs.key(example) for example in training_examples(theirs)}
-    except (QkvError, OSError):  # its files are gone
-        return found
-    return [example for example in found if task.key(example) not in known]
+def _unseen(task: Task, own: Recipe | None, test: Sequence[str], say: Say) -> list[Any]:
+    """Return test or validation examples that neither a candidate nor the model itself was trained on."""
+    read = task.examples(test) if test else validation_examples(task)
+    known, most = _trained_on(task, own), MOST_DECODED if task.decodes else MOST
+    found: list[Any] = []
+    left_out = 0
+    for example in read:
+        if known and task.key(example) in known:
+            left_out += 1
+        elif len(found) < most:
+            found.append(example)
+        else:
+            break
+    if left_out:
+        say(f"{left_out:,} examples were trained on and are left out of the scores")
+    return found
+
+
+def _trained_on(task: Task, own: Recipe | None) -> set[str]:
+    """Return the keys of the examples that candidates are trained on, and the model was; of mixtures, none."""
+    if named_parts(task) is not None:
+        return set()
+    known = {task.key(example) for example in training_examples(task)}
+    if own is not None:
+        with suppress(QkvError, OSError):  # the files of the run may be gone
+            theirs = read_task(own.task, own.objective, own.data).resolved(lambda _: None)
+            known |= set() if named_parts(theirs) is not None else set(map(theirs.key, training_examples(theirs)))
+    return known
