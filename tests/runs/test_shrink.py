@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import shutil
@@ -21,12 +22,13 @@ import torch
 import qkv
 from qkv.checkpoints.folder import read_folder
 from qkv.common.errors import QkvError, UsageError
+from qkv.evaluation.score import Score
 from qkv.predict import Model
 from qkv.recipes.schema import read_recipe
 from qkv.runs import candidates as making
-from qkv.runs.gauge import Gauge, Speed, parameters
+from qkv.runs.gauge import Figures, Gauge, Speed, parameters
 from qkv.runs.prepare import reading
-from qkv.runs.shrink import Shrunk, shrink_model
+from qkv.runs.shrink import Shrunk, _row, shrink_model
 from qkv.tasks.split import training_examples
 from qkv.tasks.table import read_task
 from tests.runs.killing import cut_off
@@ -324,6 +326,39 @@ def test_bad_input_is_refused_before_anything_is_written(teacher: Path, place: P
             shrink_model(asked.pop("model"), asked.pop("data", None), **asked)
         assert "\n" not in str(caught.value)
         assert sorted(tmp_path.rglob("*")) == before, message
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "after", "lost"),
+    [
+        ("accuracy", 0.92, 0.91, 1.0),
+        ("accuracy", 0.91, 0.92, -1.0),
+        ("pearson", -0.2, -0.3, 10.0),
+        ("BLEU", 30.0, 28.5, 1.5),
+        ("perplexity", 20.0, 22.5, 2.5),
+        ("mse", 0.5, 0.75, 0.25),
+        ("accuracy", 0.5, 0.5, 0.0),
+    ],
+)
+def test_points(metric: str, before: float, after: float, lost: float) -> None:
+    score = Score(name=metric, value=before, low=before, high=before, count=9, signature="")
+    figures = Figures({metric: after, "MSE": after}, 1, 1.0, Speed(1.0, 1.0, 1.0, ""))
+    found = _row("one", score, figures).lost
+    assert (found, math.copysign(1, found)) == (lost, math.copysign(1, lost))
+
+
+@pytest.mark.slow
+def test_a_recurrent_network_can_only_be_quantised(tmp_path: Path) -> None:
+    files = pairs(tmp_path, 60)
+    sizes = ["model.set.dim=16", "tokenizer.vocab_size=120", "train.steps=2"]
+    folder = run("rnn-translate", tmp_path / "whole", f"data.train=[{','.join(files)}]", *sizes)
+    found = shrink_model(folder, targets=["1 MB"], out=tmp_path / "out", **QUIET, **FEW)
+    assert [row.name for row in found.rows] == ["as it is", "int8"]
+    assert found.impossible == {
+        "fewer heads": "seq2seq_rnn has no attention heads to remove",
+        "fewer layers": "seq2seq_rnn has no stack of layers to drop some of",
+        "student": "seq2seq_rnn has no stack of layers to drop some of",
+    }
 
 
 def tagged(file: Path, count: int, seed: int) -> Path:

@@ -120,9 +120,10 @@ def _check_layers(subject: Subject, folder: Path) -> None:
 
 
 def _check_student(subject: Subject) -> None:
+    there = stacks(subject.model.contents).values()
     if not subject.recipe.distill.teacher:
         raise UsageError(f"no student can learn {subject.recipe.task}")
-    if subject.recipe.model.init and max(stack.depth for stack in stacks(subject.model.contents).values()) < 2:
+    if subject.recipe.model.init and max(stack.depth for stack in there) < 2:
         raise UsageError("the model has a single layer")
 
 

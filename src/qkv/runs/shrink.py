@@ -24,8 +24,9 @@ from qkv.checkpoints.folder import read_folder
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError, system_errors
 from qkv.common.terminal import visible
+from qkv.evaluation.score import Score
 from qkv.exams.report.naming import is_lower_better, name_of, point_of
-from qkv.predict import find, load
+from qkv.predict import Model, find, load
 from qkv.recipes.schema import Say, read_recipe
 from qkv.runs.candidates import AS_IS, Candidate, make, reasons
 from qkv.runs.finetune import FineTuned
@@ -175,12 +176,27 @@ def shrink_model(
                 files[part] = (given,) if isinstance(given, str) else tuple(map(str, given))
         subject = read_subject(name, files, place, changes, device=device, say=tell)
         why = reasons(subject, place / CANDIDATES, quick=quick)
+        gauge = Gauge(Reading(subject.data, ends=True), subject.model, given=subject.examples, task=subject.task)
+        before = gauge.scores(subject.model)  # what cannot be scored is found before the work begins
         with held(place):
             open_folder(place, subject.recipe, resume, SHRINK)
             check_inputs(place, subject.recipe)
             candidates = _make(subject, why, place / CANDIDATES, device, tell)
             tell(f"scoring {len(candidates)} candidates on {subject.about}")
-            found = _measured(subject, candidates, {one: said for one, said in why.items() if said}, wanted, device)
+            models = {one: load(made.place, device=device) for one, made in candidates.items()}
+            figures = _measured(gauge, models, candidates, before)
+            rows = [_row(one, before[0], figures[one]) for one in candidates]
+            found = Shrunk(
+                folder=str(place),
+                targets=wanted,
+                metric=name_of(before[0]),
+                about=subject.about,
+                candidates={one: made.how for one, made in candidates.items()},
+                figures=figures,
+                rows=rows,
+                impossible={one: reason for one, reason in why.items() if reason},
+                choice=choose(rows, wanted),
+            )
             _write(subject, candidates, found)
     return found
 
@@ -197,38 +213,24 @@ def _make(subject: Subject, why: Mapping[str, str], folder: Path, device: str | 
 
 
 def _measured(
-    subject: Subject,
-    candidates: Mapping[str, Candidate],
-    impossible: Mapping[str, str],
-    targets: tuple[Target, ...],
-    device: str | None,
-) -> Shrunk:
-    """Score all candidates, time them in turns, and choose."""
-    models = {name: load(one.place, device=device) for name, one in candidates.items()}
-    task = subject.task
-    gauge = Gauge(Reading(subject.data, ends=True), models[AS_IS], given=subject.examples, task=task)
+    gauge: Gauge, models: Mapping[str, Model], candidates: Mapping[str, Candidate], before: Sequence[Score]
+) -> dict[str, Figures]:
+    """Time all candidates in turns, and score those whose scores are not known."""
     speeds = gauge.speeds(models)
-    scores = {name: gauge.scores(model) for name, model in models.items()}
-    before = scores[AS_IS][0]
-    figures, rows = {}, []
+    found = {}
     for name, model in models.items():
-        values = {name_of(score): score.value for score in scores[name]}
-        figures[name] = Figures(values, parameters(model), _megabytes(candidates[name].place), speeds[name])
-        lost = (before.value - scores[name][0].value) / point_of(before)
-        # rounded, so that 0.92 - 0.91 is one point and not a little more
-        lost = round(-lost if is_lower_better(before.name) else lost, 9) + 0.0
-        rows.append(Row(name, lost, speeds[name].milliseconds, figures[name].megabytes))
-    return Shrunk(
-        folder=subject.recipe.out,
-        targets=targets,
-        metric=name_of(before),
-        about=subject.about,
-        candidates={name: one.how for name, one in candidates.items()},
-        figures=figures,
-        rows=rows,
-        impossible=impossible,
-        choice=choose(rows, targets),
-    )
+        scores = {name_of(score): score.value for score in (before if name == AS_IS else gauge.scores(model))}
+        found[name] = Figures(scores, parameters(model), _megabytes(candidates[name].place), speeds[name])
+    return found
+
+
+def _row(name: str, before: Score, figures: Figures) -> Row:
+    """Return what decides about a candidate."""
+    assert figures.speed is not None
+    lost = (before.value - figures.scores[name_of(before)]) / point_of(before)
+    # rounded, so that 0.92 - 0.91 is one point and not a little more
+    lost = round(-lost if is_lower_better(before.name) else lost, 9) + 0.0  # no -0
+    return Row(name, lost, figures.speed.milliseconds, figures.megabytes)
 
 
 def _megabytes(folder: Path) -> float:

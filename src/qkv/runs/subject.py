@@ -14,11 +14,13 @@ from os.path import abspath
 from pathlib import Path
 from typing import Any
 
+from qkv.checkpoints.folder import Folder
 from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.config import DataConfig
 from qkv.data.files import expand
 from qkv.data.hub import is_hub
+from qkv.models.skeleton import EncoderDecoder, Transformer
 from qkv.predict import Model, find, load
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
@@ -29,7 +31,7 @@ from qkv.runs.resolve import resolve
 from qkv.runs.student_report import MOST, MOST_DECODED
 from qkv.tasks.base import Task
 from qkv.tasks.split import named_parts, training_examples, validation_examples
-from qkv.tasks.table import read_task
+from qkv.tasks.table import find_task, read_task
 
 ELSEWHERE = ("distill.", "model.", "tokenizer.")  # keys that are about a student only
 
@@ -91,7 +93,7 @@ def read_subject(
     own = own_recipe(name)
     train = () if own is not None and _same(files["train"], own.data.train) else files["train"]
     asked = Asked(teacher=name if is_hub(name) else str(find(name)), files={"train": train, "valid": files["valid"]})
-    recipe = _recipe(name, asked, own, {**changes, "out": str(out), "data.test": []}, say)
+    recipe = _recipe(model, asked, own, {**changes, "out": str(out), "data.test": []}, say)
     task = read_task(recipe.task, recipe.objective, recipe.data).resolved(say)
     if not task.can_score(model):
         raise UsageError(f"{name} was trained for {recipe.task}, which has no score to compare models by")
@@ -108,18 +110,19 @@ def read_subject(
     )  # fmt: skip
 
 
-def _recipe(name: str, asked: Asked, own: Recipe | None, changes: Mapping[str, Any], say: Say) -> Recipe:
-    """Return the resolved recipe of a student; where the task has none, that of a short run that heals."""
-    try:
-        recipe = student_recipe(asked, changes, lambda _: None)
-    except UsageError:
-        # which says why, unless the model's own recipe can train it further
-        if own is None or read_task(own.task, own.objective, own.data).distilled_by:
-            raise
+def _recipe(model: Model, asked: Asked, own: Recipe | None, changes: Mapping[str, Any], say: Say) -> Recipe:
+    """Return the resolved recipe of a student; where there can be none, that of a short run that heals."""
+    if own is not None and not (find_task(own.task).distilled_by and has_stacks(model.contents)):
         files = {"data.train": asked.files["train"] or own.data.train}
-        return healing(name, find(name), Path(changes["out"]), {**files, **changes}, say)
+        return healing(asked.teacher, find(asked.teacher), Path(changes["out"]), {**files, **changes}, say)
+    recipe = student_recipe(asked, changes, lambda _: None)
     check(recipe)
     return resolve(recipe, Path(), Own(), say)
+
+
+def has_stacks(contents: Folder) -> bool:
+    """Whether a model has stacks of layers."""
+    return isinstance(contents.model, Transformer | EncoderDecoder)
 
 
 def _same(given: Sequence[str], known: Sequence[str]) -> bool:
