@@ -112,7 +112,7 @@ def read_subject(
 
 def _recipe(model: Model, asked: Asked, own: Recipe | None, changes: Mapping[str, Any], say: Say) -> Recipe:
     """Return the resolved recipe of a student; where there can be none, that of a short run that heals."""
-    if own is not None and not (find_task(own.task).distilled_by and has_stacks(model.contents)):
+    if own is not None and not (find_task(own.task).distilled_by and _has_stacks(model.contents)):
         files = {"data.train": asked.files["train"] or own.data.train}
         return healing(asked.teacher, find(asked.teacher), Path(changes["out"]), {**files, **changes}, say)
     recipe = student_recipe(asked, changes, lambda _: None)
@@ -120,7 +120,7 @@ def _recipe(model: Model, asked: Asked, own: Recipe | None, changes: Mapping[str
     return resolve(recipe, Path(), Own(), say)
 
 
-def has_stacks(contents: Folder) -> bool:
+def _has_stacks(contents: Folder) -> bool:
     """Whether a model has stacks of layers."""
     return isinstance(contents.model, Transformer | EncoderDecoder)
 
