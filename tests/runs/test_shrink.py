@@ -53,13 +53,15 @@ def _speeds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("shrink")
+    folder = tmp_path_factory.mktemp("shrink")
+    write(folder / "train.tsv")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def teacher(place: Path) -> Path:
     """A classifier with its run, trained on train.tsv; it knows the words that decide."""
-    data = write(place / "train.tsv")
+    data = place / "train.tsv"
     changes = ["model.preset=bert-tiny", *model_set(), "train.steps=80", "train.tokens=400", "optim.lr=4e-3"]
     return run("classify", place / "teacher", f"data.train={data}", *changes, "tokenizer.vocab_size=80")
 
@@ -276,7 +278,7 @@ def test_a_folder_that_is_no_run_with_rows_and_a_student_of_another_kind(teacher
     assert made.evaluate(rows)[0].count == 80
 
 
-def test_what_a_model_cannot_have_is_named_with_the_reason(bert_folder: Path, place: Path, tmp_path: Path) -> None:
+def test_what_a_model_cannot_have_is_named_with_the_reason(place: Path, tmp_path: Path) -> None:
     sizes = ["model.preset=bert-tiny", *model_set(num_layers=1, num_heads=2), "tokenizer.vocab_size=80"]
     small = run("classify", tmp_path / "small", f"data.train={place / 'train.tsv'}", *sizes)
     said: list[str] = []
