@@ -9,6 +9,7 @@
 
 load, build, save, info       models: from a folder, from a preset, to a folder, facts about one
 finetune, train, distill      training: a model folder on your table; any recipe, with your own parts; a smaller model
+shrink                        distilling, pruning and quantising until a model meets a target
 latency                       how long a model's answers take, with every engine that can run it
 Model                         what `load` returns; `help(qkv.Model)` lists its verbs
 Label, Entity, Answer, Choice, Translation, Generated, Likelihood, Explanation, Look
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from qkv.runs.distil import distill
     from qkv.runs.finetune import finetune
     from qkv.runs.model import Model, build, load
+    from qkv.runs.shrink import shrink
     from qkv.runs.train import train
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "latency",
     "load",
     "save",
+    "shrink",
     "train",
 ]
 
@@ -90,6 +93,7 @@ _PLACES = {
     "qkv.runs.distil": ("distill",),
     "qkv.runs.finetune": ("finetune",),
     "qkv.runs.model": ("Model", "build", "load"),
+    "qkv.runs.shrink": ("shrink",),
     "qkv.runs.train": ("train",),
 }
 

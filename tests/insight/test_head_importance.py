@@ -3,6 +3,7 @@ import torch
 
 import qkv
 from qkv.common.batch import Labelled, Tokens
+from qkv.exams.importance import loss_on
 from qkv.insight.agreement import agreement
 from qkv.insight.head_importance import ablation_importance, gradient_importance
 from qkv.insight.sites import sites
@@ -109,6 +110,22 @@ def test_importance_on_a_file(tmp_path):
     fast = loaded.head_importance(tmp_path / "t.csv", ablation=False, examples=5)
     assert (fast.examples, fast.ablation, fast.agreement) == (5, None, None)
     assert set(fast.to_dict()) == {"gradient", "ablation", "agreement", "examples"}
+
+
+def test_the_loss_of_a_model_that_predicts_a_number_is_its_squared_error(tmp_path):
+    model = make_reader("pool", "regress")
+    model.save(tmp_path / "model")
+    rows = [("the dog", 3.5), ("the cat sat", 1.0), ("a mat", 2.0)]
+    (tmp_path / "t.csv").write_text("text,score\n" + "".join(f"{text},{number}\n" for text, number in rows))
+    loaded = qkv.load(tmp_path / "model", device="cpu")
+    loss, found, count = loss_on(loaded, [str(tmp_path / "t.csv")], None, 9)
+    said = loaded.classify([text for text, _ in rows])
+    wanted = sum((one - number) ** 2 for one, (_, number) in zip(said, rows, strict=True))
+    with torch.no_grad():
+        total = sum(float(loss(loaded.module, batch)[0]) for batch in found)
+    assert total == pytest.approx(wanted, rel=1e-4)
+    assert count == 3
+    assert loaded.head_importance(tmp_path / "t.csv").gradient["self"].shape == (2, 2)
 
 
 def test_importance_of_a_tagger_a_filler_and_a_translator(tmp_path):

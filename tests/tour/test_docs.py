@@ -161,6 +161,8 @@ def test_other_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -
     (tmp_path / "cat.png").symlink_to("photos/cat/0.png")
     (tmp_path / "more" / "0.jpg").symlink_to("cat/0.jpg")
     build("vit-mini", image_size=8, num_layers=1, channels=3, num_labels=2).save(tmp_path / "runs" / "image")
+    rows = [f"the dog runs {number} times,{'good' if number % 2 else 'bad'}" for number in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n")
     for name in ("book.txt", "lines.txt", "notes.txt"):
         (tmp_path / name).write_text("\n".join(f"She lived in house {number}." for number in range(9)) + "\n")
     (tmp_path / "vectors.txt").write_text("king 1 0 0\nman 0 1 0\nwoman 0 0 1\nqueen 1 -1 1\n")
@@ -181,14 +183,16 @@ def test_other_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -
         "quantize",
         "latency",
         "prune",
+        "shrink",
         *readers,
     }
     readers["classify"].save(tmp_path / "small", dtype="int8")  # as `qkv quantize` does, but before its readers start
 
     def words(line: str, verb: str) -> list[str]:
-        able = "classify" if verb in ("explain", "quantize", "prune") else verb
+        able = "classify" if verb in ("explain", "quantize", "prune", "shrink") else verb
         folder = str(tmp_path / able if able in readers else bert_folder)
-        return [folder if word == "FOLDER" else word for word in shlex.split(line)]
+        short = ["--quick"] if verb == "shrink" else []
+        return [folder if word == "FOLDER" else word for word in shlex.split(line)] + short
 
     started = [
         subprocess.Popen(

@@ -214,7 +214,7 @@ def write_folder(
 
 def check_target(target: Path) -> None:
     """Raise an error for a path that holds something, unless it is a model folder, a run folder or an empty folder."""
-    known = any((target / name).is_file() for name in ("config.json", "recipe.toml"))
+    known = any((target / name).is_file() for name in ("config.json", "recipe.toml", "shrink.toml"))
     if target.exists() and not (target.is_dir() and (known or not any(target.iterdir()))):
         raise UsageError(f"{target} exists and is not a model folder: choose another path")
 

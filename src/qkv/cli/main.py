@@ -31,6 +31,7 @@ from qkv.cli import (
     reading,
     runs,
     serve,
+    shrink,
     shrinking,
     threads,
     vectors,
@@ -291,7 +292,7 @@ def evaluate(
 
 
 PARTS = (
-    *(reading, vectors, generating, look, glue, runs, shrinking, latency),
+    *(reading, vectors, generating, look, glue, runs, shrink, shrinking, latency),
     *(distill, explain, measures, compare, energy, serve),
 )
 panels.arrange(app, [part.app for part in PARTS])

@@ -14,7 +14,7 @@ PANELS = {
         *("embed", "similar", "search", "cluster", "vectors"),
     ),
     "Look inside": ("info", "look", "explain", "heads", "layers"),
-    "Shrink": ("distill", "prune", "quantize", "export", "latency"),
+    "Shrink": ("shrink", "distill", "prune", "quantize", "export", "latency"),
     "Serve": ("serve",),
 }
 

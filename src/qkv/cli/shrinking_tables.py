@@ -1,4 +1,4 @@
-"""The tables of `qkv prune`."""
+"""The tables of `qkv prune` and `qkv shrink`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from qkv.runs.gauge import Figures
     from qkv.runs.prune import Pruned
+    from qkv.runs.shrink import Shrunk
+
+SHOWN = 2  # scores of a candidate
 
 
 def pruned_table(found: Pruned) -> str:
@@ -26,6 +29,27 @@ def pruned_table(found: Pruned) -> str:
     read = "transformers reads it" if not found.note else f"transformers cannot read it: {found.note}"
     lines.append(f"{found.folder}: stored as {found.stored_as}; {read}")
     return f"{_beside([('before', found.before), *after])}\n\n" + "\n".join(lines)
+
+
+def shrunk_table(found: Shrunk) -> str:
+    """Format the candidates, a line each, and which one was written."""
+    first = next(iter(found.figures.values()))
+    names = list(first.scores)[:SHOWN]
+    rows = [["", *names, "points", "MB", "ms", "per second", "J"]]
+    for row in found.rows:
+        figures = found.figures[row.name]
+        assert figures.speed is not None
+        speed = [f"{row.milliseconds:.3g}", f"{figures.speed.per_second:,.0f}", f"{figures.speed.joules:.3g}"]
+        scores = [number(figures.scores[name]) for name in names]
+        rows.append([row.name, *scores, f"{0.0 - row.lost:+.2f}", f"{row.megabytes:.3g}", *speed])
+    lines = [f"{name}: not possible: {reason}" for name, reason in found.impossible.items()]
+    assert first.speed is not None
+    lines.append(
+        f"(scores on {found.about}; ms and J of one answer, per second with all at once; energy: {first.speed.power})"
+    )
+    lines += [found.told()] if found.met else []
+    lines.append(f"table and picture: {found.folder}/shrink.json, {found.folder}/frontier.svg")
+    return f"{columns(rows)}\n\n" + "\n".join(lines)
 
 
 def _beside(several: Sequence[tuple[str, Figures]]) -> str:

@@ -77,6 +77,7 @@ def head_importance(
     *,
     ablation: bool = True,
     examples: int = EXAMPLES,
+    given: Sequence[Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> HeadImportance:
     """Measure how much each head matters to the loss of the task that scores the model.
@@ -87,12 +88,13 @@ def head_importance(
         data: how to read the files, as in `evaluate`.
         ablation: also remove one head after the other, which takes a pass over the examples for each.
         examples: how many examples, or windows of a running text, to read from the start of the files.
+        given: the examples, instead of those in `paths`.
         progress: called with 1 for each batch and head that is done.
     """
     if examples < 1:
         raise UsageError(f"examples must be at least 1, got {examples}")
     model.check_layers("head_importance")
-    loss_with, batches, count = loss_on(model, paths, data, examples)
+    loss_with, batches, count = loss_on(model, paths, data, examples, given)
 
     def loss(batch: Any) -> tuple[Tensor, int]:
         return loss_with(model.module, batch)
@@ -114,7 +116,7 @@ def loss_task(model: Model) -> type[Task]:
 
 
 def loss_on(
-    model: Model, paths: Sequence[str], data: DataConfig | None, examples: int
+    model: Model, paths: Sequence[str], data: DataConfig | None, examples: int, given: Sequence[Any] | None = None
 ) -> tuple[LossWith, list[Any], int]:
     """Return the loss of the model's task, the first examples of some files in batches, and how many they are."""
     kind = loss_task(model)
@@ -122,7 +124,8 @@ def loss_on(
     facts = {"labels": model.label_names} if model.label_names else {}
     context = Context(model.tokenizer, model.config, facts, lambda _: None)
     with tempfile.TemporaryDirectory(prefix="qkv-") as folder:
-        rows = islice(task.rows(task.examples(paths), context), examples)
+        read = task.examples(paths) if given is None else given
+        rows = islice(task.rows(read, context), examples)
         store = Store.cached(Path(folder) / "examples", "", lambda: rows)
         budget = TOKENS_PER_BATCH.get(model.device.type, TOKENS_PER_BATCH["cpu"])
         sampler = task.sampler(store, context, tokens=budget, seed=SEED, shuffle=False)

@@ -36,6 +36,7 @@ def least_layers(
     data: DataConfig | None,
     *,
     examples: int,
+    given: Sequence[Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[int]:
     """Return the layers whose absence adds least to the loss of the task that scores the model.
@@ -47,10 +48,11 @@ def least_layers(
         paths: files with the correct answers.
         data: how to read the files, as in `evaluate`.
         examples: how many examples to read from the start of the files.
+        given: the examples, instead of those in `paths`.
         progress: called with 1 for each layer that is tried.
     """
     check_layers(model.contents, name, count)
-    loss, batches, _ = loss_on(model, paths, data, examples)
+    loss, batches, _ = loss_on(model, paths, data, examples, given)
     chosen: list[int] = []
     for _ in range(count):
         left = [layer for layer in range(stacks(model.contents)[name].depth) if layer not in chosen]

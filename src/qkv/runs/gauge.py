@@ -95,12 +95,19 @@ class Gauge:
         model: a model that the task can score.
         paths: files with the correct answers.
         given: the examples, instead of those in `paths`.
+        task: what scores the models; found by `reading` and the model if None.
     """
 
     def __init__(
-        self, reading: Reading, model: Model, paths: Sequence[str] = (), given: Sequence[Any] | None = None
+        self,
+        reading: Reading,
+        model: Model,
+        paths: Sequence[str] = (),
+        given: Sequence[Any] | None = None,
+        *,
+        task: Task | None = None,
     ) -> None:
-        self._task: Task = (reading.task or task_for(model)).for_model(model, reading.data)
+        self._task: Task = task or (reading.task or task_for(model)).for_model(model, reading.data)
         self._exam = replace(exam_of(model, type(self._task), paths, ends=reading.ends), given=given)
         self._few = list(islice(self._exam.examples(self._task), TIMED))
         if not self._few:

@@ -11,6 +11,7 @@ from typing import Any
 
 from qkv.common.errors import QkvError, UsageError
 from qkv.data.python_rows import is_files, write_rows
+from qkv.runs.layout import RECIPE, SHRINK
 
 ROWS = "rows"  # the sub-folder of a run
 
@@ -22,7 +23,7 @@ def as_files(given: Mapping[str, Any], folder: Path) -> Iterator[dict[str, tuple
     Errors within name a part and a row instead of a line of the written file. If the folder holds no run in the end,
     the rows are removed.
     """
-    place, run = folder / ROWS, folder / "recipe.toml"
+    place = folder / ROWS
     parts = {name: data for name, data in given.items() if data is not None and not is_files(data)}
     try:
         for name, data in parts.items():
@@ -36,7 +37,7 @@ def as_files(given: Mapping[str, Any], folder: Path) -> Iterator[dict[str, tuple
             raise
         raise (UsageError if isinstance(error, UsageError) else QkvError)(said) from None
     finally:
-        if parts and not run.exists():
+        if parts and not any((folder / name).exists() for name in (RECIPE, SHRINK)):
             shutil.rmtree(place, ignore_errors=True)
             with suppress(OSError):  # not empty
                 folder.rmdir()

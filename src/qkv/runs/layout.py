@@ -13,6 +13,7 @@ from qkv.common.errors import StorageError
 LOCK = ".lock"
 RECIPE = "recipe.toml"
 SEARCH = "search.toml"
+SHRINK = "shrink.toml"
 OUTCOME = "outcome.json"
 ENERGY = "energy.json"
 SCORES = "scores.json"

@@ -87,8 +87,8 @@ class RegressTask(TextTableTask):
                 yield row | {"score": float(example.score)}
 
     def collate(self, store: Store, context: Context) -> Collate:
-        """Gather texts and standardised numbers."""
-        mean, std = context.facts["mean"], context.facts["std"]
+        """Gather texts and standardised numbers; without a survey, as for a saved model, on their own scale."""
+        mean, std = context.facts.get("mean", 0.0), context.facts.get("std", 1.0)
 
         def make(rows: Array, rng: np.random.Generator) -> Labelled:
             del rng

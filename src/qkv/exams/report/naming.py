@@ -9,7 +9,7 @@ from qkv.evaluation.report import number
 from qkv.evaluation.score import Score
 from qkv.exams.study import Study
 
-LOWER = {"mse", INVALID}  # metrics where less is better
+LOWER = {"mse", "perplexity", INVALID}  # metrics where less is better
 NAMES = {
     "f1": "F1",
     "entity-f1": "entity F1",
@@ -47,6 +47,12 @@ def scale_of(score: Score) -> tuple[float, float] | None:
     if is_lower_better(score.name) or math.isnan(score.value) or not -1 <= score.low <= score.high <= 1:
         return None
     return (-1.0 if score.low < 0 else 0.0), 1.0
+
+
+def point_of(score: Score) -> float:
+    """Return the size of a point of a metric: a hundredth from 0 to 1, else 1, as of BLEU or of an error."""
+    scale = scale_of(score)
+    return 0.01 if scale is not None and scale[1] == 1 else 1.0
 
 
 def beats(score: Score, trivial: Score) -> bool | None:

@@ -1,0 +1,257 @@
+"""`qkv shrink MODEL DATA --target "5 ms"`: try what makes a model smaller, and write the version that meets a target.
+
+MODEL ─► candidates ─► scores, size, speed, energy ─► the choice ─► OUT
+                                                   └► shrink.json, frontier.svg
+
+OUT/shrink.toml      the recipe of the students, written first: --resume continues with the same
+OUT/candidates/      a folder for each candidate
+OUT/shrink.json      what was measured, and what was chosen
+OUT/                 the chosen model
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from qkv.checkpoints.folder import read_folder
+from qkv.common import disk
+from qkv.common.errors import QkvError, UsageError, system_errors
+from qkv.common.terminal import visible
+from qkv.evaluation.score import Score
+from qkv.exams.report.naming import is_lower_better, name_of, point_of
+from qkv.predict import Model, find, load
+from qkv.recipes.schema import Say, read_recipe
+from qkv.runs.candidates import AS_IS, Candidate, make, reasons
+from qkv.runs.finetune import FineTuned
+from qkv.runs.frontier import picture
+from qkv.runs.gauge import Figures, Gauge, parameters
+from qkv.runs.given import as_files
+from qkv.runs.inputs import check_inputs
+from qkv.runs.layout import SHRINK
+from qkv.runs.prepare import reading
+from qkv.runs.run_folder import held, open_folder
+from qkv.runs.subject import Subject, read_subject
+from qkv.runs.targets import Choice, Row, Target, choose, parse_targets
+from qkv.runs.trained_on import Reading, keep_reading
+
+PathName = str | PathLike[str]
+Files = PathName | Sequence[PathName] | Any  # or rows: see `qkv.data.python_rows`
+REPORT, PICTURE = "shrink.json", "frontier.svg"
+CANDIDATES = "candidates"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shrunk:
+    """What became of a model.
+
+    Attributes:
+        folder: where everything is; the chosen model too, if one meets the targets.
+        targets: what was asked for.
+        metric: the name of the score.
+        about: what the scores are about.
+        candidates: how each was made, by name, in the order of the plan.
+        figures: what each is worth and what it costs.
+        rows: what decides about each.
+        impossible: why the model cannot have the others, by name.
+        choice: the one that meets the targets, or the nearest.
+    """
+
+    folder: str
+    targets: tuple[Target, ...]
+    metric: str
+    about: str
+    candidates: Mapping[str, str]
+    figures: Mapping[str, Figures]
+    rows: Sequence[Row]
+    impossible: Mapping[str, str]
+    choice: Choice
+
+    @property
+    def met(self) -> bool:
+        """Whether a candidate meets all targets."""
+        return not self.choice.missed
+
+    def told(self) -> str:
+        """Say which candidate meets the targets, or which comes nearest and by how much it misses."""
+        row, wanted = self.choice.row, " and ".join(map(str, self.targets))
+        if self.met:
+            return f"{self.folder}: {row.name} ({self.candidates[row.name]}) meets {wanted}"
+        missed = " and ".join(target.missed(row) for target in self.choice.missed)
+        return f"no candidate meets {wanted}: {row.name} comes nearest ({missed}), so no model is written"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything for JSON."""
+        candidates = [
+            {"name": row.name, "how": self.candidates[row.name], **self.figures[row.name].to_dict(), **asdict(row)}
+            for row in self.rows
+        ]
+        return {
+            "folder": self.folder,
+            "targets": list(map(str, self.targets)),
+            "met": self.met,
+            "chosen": self.choice.row.name if self.met else None,
+            "nearest": self.choice.row.name,
+            "metric": self.metric,
+            "about": self.about,
+            "candidates": candidates,
+            "impossible": dict(self.impossible),
+        }
+
+
+def shrink(
+    model: PathName,
+    data: Files | None = None,
+    *,
+    target: str | Sequence[str],
+    test: Files | None = None,
+    valid: Files | None = None,
+    out: PathName | None = None,
+    quick: bool = False,
+    resume: bool = False,
+    device: str | None = None,
+    say: Say | None = None,
+    **changes: Any,
+) -> FineTuned:
+    """Try smaller versions of a model, and return the one that meets a target.
+
+    Candidates are the model as it is, with fewer heads, with fewer layers and a short training run, and a distilled
+    student, each also in int8. They are scored on examples that none of them was trained on.
+
+    Args:
+        model: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]".
+        data: files or rows with correct answers to train on. If None, the files of the model's own run.
+        target: "5 ms" for one answer, "10 MB" for the weights, "-1 point" for the score; or several. Of the candidates
+            that meet all of them, the one with the best score is chosen; with nothing but points, the fastest.
+        test: files or rows to score on. If None, validation examples.
+        valid: validation files or rows. If None, some training examples are held out.
+        out: the folder; if None, runs/NAME-shrunk. Everything that was measured is in its shrink.json.
+        quick: try only what needs no training.
+        resume: continue in `out`; candidates that are finished stay, also with another target.
+        device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
+        say: called with each line of progress; standard error if None.
+        changes: recipe keys of the training runs to change, for example `**{"train.steps": 500}`.
+    """
+    targets = [target] if isinstance(target, str) else target
+    how: dict[str, Any] = {"test": test, "valid": valid, "quick": quick, "resume": resume, "device": device}
+    found = shrink_model(model, data, targets=targets, out=out, say=say, **how, **changes)
+    if not found.met:
+        raise QkvError(found.told())
+    recipe = read_recipe(str(Path(found.folder) / SHRINK))
+    return FineTuned(read_folder(found.folder), reading(recipe), recipe.task, device=device)
+
+
+@system_errors()
+def shrink_model(
+    model: PathName,
+    data: Files | None = None,
+    *,
+    targets: Sequence[str],
+    test: Files | None = None,
+    valid: Files | None = None,
+    out: PathName | None = None,
+    quick: bool = False,
+    resume: bool = False,
+    device: str | None = None,
+    say: Say | None = None,
+    **changes: Any,
+) -> Shrunk:
+    """Try smaller versions of a model, write the one that meets the targets, and return what was measured."""
+    wanted = parse_targets(targets)
+    tell = say or (lambda line: print(visible(line), file=sys.stderr))  # noqa: T201
+    name = fspath(model)
+    place = Path(out) if out else Path("runs") / f"{Path(name).name}-shrunk"
+    if place.exists() and find(name).exists() and place.samefile(find(name)):
+        raise UsageError(f"{place} is the model itself: choose another folder with --out")
+    with as_files({"train": data, "valid": valid, "test": test}, place) as files:
+        for part in files:
+            if (key := f"data.{part}") in changes:
+                given = changes.pop(key)
+                files[part] = (given,) if isinstance(given, str) else tuple(map(str, given))
+        subject = read_subject(name, files, place, changes, device=device, say=tell)
+        why = reasons(subject, place / CANDIDATES, quick=quick)
+        gauge = Gauge(Reading(subject.data, ends=True), subject.model, given=subject.examples, task=subject.task)
+        before = gauge.scores(subject.model)  # what cannot be scored is found before the work begins
+        with held(place):
+            open_folder(place, subject.recipe, resume, SHRINK)
+            check_inputs(place, subject.recipe)
+            candidates = _make(subject, why, place / CANDIDATES, device, tell)
+            tell(f"scoring {len(candidates)} candidates on {subject.about}")
+            models = {one: load(made.place, device=device) for one, made in candidates.items()}
+            figures = _measured(gauge, models, candidates, before)
+            rows = [_row(one, before[0], figures[one]) for one in candidates]
+            found = Shrunk(
+                folder=str(place),
+                targets=wanted,
+                metric=name_of(before[0]),
+                about=subject.about,
+                candidates={one: made.how for one, made in candidates.items()},
+                figures=figures,
+                rows=rows,
+                impossible={one: reason for one, reason in why.items() if reason},
+                choice=choose(rows, wanted),
+            )
+            _write(subject, candidates, found)
+    return found
+
+
+def _make(subject: Subject, why: Mapping[str, str], folder: Path, device: str | None, say: Say) -> dict[str, Candidate]:
+    """Make all candidates, cheapest first."""
+    found: dict[str, Candidate] = {}
+    for name, reason in why.items():
+        if reason:
+            say(f"{name}: not possible: {reason}")
+            continue
+        found |= {one.name: one for one in make(subject, name, folder, device=device, say=say)}
+    return found
+
+
+def _measured(
+    gauge: Gauge, models: Mapping[str, Model], candidates: Mapping[str, Candidate], before: Sequence[Score]
+) -> dict[str, Figures]:
+    """Time all candidates in turns, and score those whose scores are not known."""
+    speeds = gauge.speeds(models)
+    found = {}
+    for name, model in models.items():
+        scores = {name_of(score): score.value for score in (before if name == AS_IS else gauge.scores(model))}
+        found[name] = Figures(scores, parameters(model), _megabytes(candidates[name].place), speeds[name])
+    return found
+
+
+def _row(name: str, before: Score, figures: Figures) -> Row:
+    """Return what decides about a candidate."""
+    assert figures.speed is not None
+    lost = (before.value - figures.scores[name_of(before)]) / point_of(before)
+    # rounded, so that 0.92 - 0.91 is one point and not a little more
+    lost = round(-lost if is_lower_better(before.name) else lost, 9) + 0.0  # no -0
+    return Row(name, lost, figures.speed.milliseconds, figures.megabytes)
+
+
+def _megabytes(folder: Path) -> float:
+    """Return the size of the weights in a folder."""
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
+
+
+def _write(subject: Subject, candidates: Mapping[str, Candidate], found: Shrunk) -> None:
+    """Write the report, the picture and the chosen model."""
+    place = Path(found.folder)
+    disk.replace_file(place / PICTURE, picture(found).encode())
+    disk.replace_file(place / REPORT, json.dumps(_plain(found.to_dict()), indent=2).encode() + b"\n")
+    if found.met:
+        candidates[found.choice.row.name].write(place)
+        keep_reading(place, subject.task)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for JSON, which has no nan."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
