@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
+DTYPES = ("float32", "bfloat16", "float16")
 TOP = ("task", "out", "model.preset", "model.init")
 
 
@@ -35,6 +36,11 @@ def models(incomplete: str) -> list[str]:
 def devices(incomplete: str) -> list[str]:
     """Offer the kinds of devices."""
     return _starting(DEVICES, incomplete)
+
+
+def dtypes(incomplete: str) -> list[str]:
+    """Offer the numbers that weights can be."""
+    return _starting(DTYPES, incomplete)
 
 
 def settings(incomplete: str) -> list[str]:
