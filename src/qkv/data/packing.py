@@ -52,7 +52,7 @@ class Windows:
         return -(-self._tokens // self.length)
 
     def window(self, number: int) -> list[Array]:
-        """Return the pieces of one window, in order; together they have `length` tokens, in the last one maybe fewer."""
+        """Return the pieces of one window, in order; together they have `length` tokens, or what is left."""
         values, lengths = self.gather([number])
         return np.split(values, np.cumsum(lengths)[:-1])
 
