@@ -98,7 +98,7 @@ def test_the_text_is_what_the_prompt_and_it_decode_to(kind: str) -> None:
     for found, prompt in zip(model.generate(PROMPTS[:3], max_length=20, temperature=1.5), PROMPTS, strict=False):
         read = model.tokenizer.encode([prompt]).ids[0]
         said = [number for token in found.tokens if (number := model.tokenizer.id_of(token)) is not None]
-        assert model.tokenizer.decode(read) + found.text == model.tokenizer.decode([*read, *said])
+        assert model.tokenizer.decode(read) + found.text == model.tokenizer.decode([*read, *said]).rstrip("\ufffd")
 
 
 @pytest.mark.parametrize("kind", KINDS)
