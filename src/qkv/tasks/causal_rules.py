@@ -10,7 +10,9 @@ from qkv.tasks.finetuning import rate
 LEAST, MOST = 512, 8192  # tokens of a batch
 STEPS = 300
 FEWEST, EPOCHS = 2, 10
-PASSES = 40  # reading a text more often teaches next to nothing new (Muennighoff et al. 2023)
+# Reading a text more often teaches next to nothing new (Muennighoff et al. 2023). On 60 kB of Shakespeare, a GPT of
+# 0.4 million weights validated best after 23 passes and grew worse from there.
+PASSES = 40
 LONGEST, SHORTEST = 20_000, 500  # steps from random weights
 
 
