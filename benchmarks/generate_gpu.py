@@ -2,9 +2,9 @@
 
     python benchmarks/generate_gpu.py --out generate.json
 
-GPT-2 124M with random weights and a tokenizer of as many words, prompts of 10 to 40 tokens, no end token. `search` is greedy search
-on token ids. `greedy`, `sampled` (temperature 0.8, top-p 0.95) and `streamed` are `Model.generate`, from prompts to
-texts. Figures are medians of generated tokens per second. `recorded` says whether the steps were CUDA graphs.
+GPT-2 124M with random weights and a tokenizer of as many words, prompts of 10 to 40 tokens, no end token. `search` is
+greedy search on token ids. `greedy`, `sampled` (temperature 0.8, top-p 0.95) and `streamed` are `Model.generate`, from
+prompts to texts. Figures are medians of generated tokens per second; `recorded` says whether steps were CUDA graphs.
 """
 
 from __future__ import annotations
