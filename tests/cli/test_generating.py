@@ -101,6 +101,7 @@ def test_control_characters_are_escaped_on_a_terminal(qkv: Any, folder: Path, mo
         (["--beam", "2", "--stop", "x"], "stop strings and a beam of 2 do not go together"),
         (["--top-p", "2"], "top_p must be greater than 0 and at most 1"),
         (["--greedy", "--top-k", "2"], "top_k changes nothing without sample"),
+        (["--dtype", "float8"], "unknown dtype 'float8'; did you mean 'float32'?"),
     ],
 )
 def test_wrong_usage_is_one_sentence(qkv: Any, folder: Path, arguments: list[str], said: str) -> None:

@@ -25,10 +25,11 @@ def test_windows_are_the_stream_cut_at_documents(tmp_path_factory, lengths, data
     store, document = numbered(tmp_path_factory.mktemp("packed"), lengths)
     windows = Windows(store, "ids", length=data.draw(st.integers(1, sum(lengths))))
     assert windows.count == sum(lengths) // windows.length
-    pieces = [windows.window(number) for number in range(windows.count)]
-    assert all(sum(map(len, window)) == windows.length for window in pieces)
+    pieces = [windows.window(number) for number in range(windows.total)]
+    assert all(sum(map(len, window)) == windows.length for window in pieces[: windows.count])
+    assert windows.total - windows.count == (sum(lengths) % windows.length > 0)
     stream = np.concatenate([piece for window in pieces for piece in window])
-    assert stream.tolist() == list(range(windows.count * windows.length))
+    assert stream.tolist() == list(range(sum(lengths)))
     for window in pieces:
         owners = [set(document[piece].tolist()) for piece in window]
         assert all(len(owner) == 1 for owner in owners)  # no piece is empty, none crosses documents
@@ -39,7 +40,7 @@ def test_windows_are_the_stream_cut_at_documents(tmp_path_factory, lengths, data
 def test_gathered_windows_are_the_windows(tmp_path_factory, lengths, data):
     store, _ = numbered(tmp_path_factory.mktemp("packed"), lengths)
     windows = Windows(store, "ids", length=data.draw(st.integers(1, sum(lengths))))
-    numbers = data.draw(st.lists(st.integers(0, windows.count - 1), min_size=1, max_size=6))
+    numbers = data.draw(st.lists(st.integers(0, windows.total - 1), min_size=1, max_size=6))
     values, sizes = windows.gather(numbers)
     expected = [piece.tolist() for number in numbers for piece in windows.window(number)]
     assert [piece.tolist() for piece in np.split(values, np.cumsum(sizes)[:-1])] == expected
@@ -47,7 +48,7 @@ def test_gathered_windows_are_the_windows(tmp_path_factory, lengths, data):
 
 def test_wrong_windows_are_named(tmp_path):
     store, _ = numbered(tmp_path, [5, 5])
-    with pytest.raises(UsageError, match="window 3 does not exist: there are 3 windows of 3 tokens"):
-        Windows(store, "ids", length=3).window(3)
+    with pytest.raises(UsageError, match="window 4 does not exist: there are 4 windows of 3 tokens"):
+        Windows(store, "ids", length=3).window(4)
     with pytest.raises(UsageError, match="a window must have at least 1 token, got 0"):
         Windows(store, "ids", length=0)

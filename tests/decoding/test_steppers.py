@@ -86,7 +86,7 @@ def test_steps_keep_no_graph() -> None:
 
 
 def test_steppers_of_fixed_shapes_serve_again_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "recordable", lambda *_: True)
+    monkeypatch.setattr(kernels, "recordable", lambda *_, **__: True)
     module: Any = make(MODELS["transformer-tiny"])
     found = [module.start(Tokens.of(sequences(lengths))).fixed(2, 8) for lengths in ([5, 1, 12], [4, 4, 10], [3])]
     assert found[0] is found[1], "the sizes are the same once rounded up"

@@ -33,10 +33,11 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "rnn": ("rnn-base", {}),
 }
 RECORDED = [name for name in DECODERS if name not in ("gpt-relative", "rnn")]
+RECORDED_IN_FP32 = ("gpt", "gpt-rotary", "gpt-window")
 SEARCHES = {
     "greedy": DecodingConfig(),
     "beam": DecodingConfig(beam=3, nbest=3),
-    "sampled": DecodingConfig(sample=True, top_k=5, seed=3, nbest=2),
+    "sampled": DecodingConfig(sample=True, top_k=5, seed=3),
 }
 Found = list[list[Hypothesis]]
 
@@ -46,7 +47,7 @@ class Ordinary:
 
     def __init__(self, stepper: Any) -> None:
         self.stepper, self.device = stepper, stepper.device
-        self.step, self.reorder = stepper.step, stepper.reorder
+        self.step, self.best, self.reorder = stepper.step, stepper.best, stepper.reorder
 
     def fixed(self, beams: int, longest: int) -> None:
         del beams, longest
@@ -91,6 +92,18 @@ def nearly(found: Found, wanted: Found, room: float) -> None:
         assert a.scores[: alike + 1] == pytest.approx(b.scores[: alike + 1], abs=room)
 
 
+def mostly(found: Found, wanted: Found, room: float) -> None:
+    """In 16 bits a drawn number may choose the next token beside the other's; from there on texts differ."""
+    agreed = 0
+    for (a,), (b,) in zip(found, wanted, strict=True):
+        alike = next(
+            (i for i, (x, y) in enumerate(zip(a.ids, b.ids, strict=False)) if x != y), min(len(a.ids), len(b.ids))
+        )
+        assert a.scores[:alike] == pytest.approx(b.scores[:alike], abs=room)
+        agreed += alike
+    assert agreed > sum(len(b.ids) for (b,) in wanted) / 2
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("name", DECODERS)
 @torch.inference_mode()
@@ -98,6 +111,8 @@ def test_fp32_says_what_the_cpu_says(name: str, search: str) -> None:
     mine, theirs = model_of(name), model_of(name, "cpu")
     for sources in BATCHES:
         same(decoded(mine, sources, SEARCHES[search]), decoded(theirs, sources, SEARCHES[search]), 1e-2)
+    if ON_CUDA:
+        assert len(mine.steppers) == int(name in RECORDED_IN_FP32)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +126,15 @@ def test_recorded_is_ordinary(name: str, search: str, dtype: torch.dtype) -> Non
     model, config = model_of(name, dtype=dtype if ON_CUDA else torch.float32), SEARCHES[search]
     for sources in BATCHES:
         found, wanted = (decoded(model, sources, config, ordinary=ordinary) for ordinary in (False, True))
-        nearly(found, wanted, 0.02 if dtype == torch.float16 else 0.15)
+        room = 0.02 if dtype == torch.float16 else 0.15
+        if config.sample:
+            mostly(found, wanted, room)
+        else:
+            nearly(found, wanted, room)
         if search == "greedy" and dtype == torch.float16:
             same(found, wanted, 0.05)
     if ON_CUDA:
-        recorded = name in RECORDED and search != "sampled"
-        assert len(model.steppers) == int(recorded)  # one recording served both batches
+        assert len(model.steppers) == int(name in RECORDED)  # one recording served both batches
 
 
 @pytest.mark.parametrize("name", DECODERS)

@@ -15,7 +15,7 @@ from qkv.models import catalogue
 from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, change, read_recipe, shipped
-from qkv.tasks import finetuning, text_rules, translate_rules
+from qkv.tasks import causal_rules, finetuning, text_rules, translate_rules
 from qkv.tasks.facts import Facts
 from qkv.tasks.table import find_task
 
@@ -114,3 +114,13 @@ def test_tasks_as_text_take_longer_from_random_weights(examples: int) -> None:
     assert 1000 <= text_rules.steps(new) <= text_rules.steps(more)
     assert (text_rules.lr(new), text_rules.lr(facts(examples, dim=512))) == (2e-3, 3e-4)
     assert text_rules.tokens(new) == (4096 if examples < 10_000 else 8192)
+
+
+@given(st.floats(1, 1e12), st.sampled_from([256, 4096, 16384]))
+def test_a_language_model_reads_a_small_text_at_most_40_times(total: float, batch: int) -> None:
+    found = causal_rules.steps(replace(facts(1), total=total, batch=batch, pretrained=False))
+    assert 500 <= found <= 20_000
+    if found > 500:
+        assert (found - 1) * batch <= 40 * total
+    if found < 20_000:
+        assert found * batch >= 40 * total

@@ -12,6 +12,8 @@ from qkv.models.position import POSITIONS
 from qkv.recipes.check import check
 from qkv.recipes.comparison import about, read_comparison, shipped_comparisons
 from qkv.recipes.schema import read_recipe
+from qkv.tasks.spans import SequenceTask
+from qkv.tasks.table import TASKS
 
 SMALL = """
 recipe = "phrasebook"
@@ -113,6 +115,12 @@ def test_shipped_comparisons_can_run(name: str, debug: bool) -> None:
 @pytest.mark.parametrize("name", ["positions", "positions-translate"])
 def test_every_position_scheme_is_compared(name: str) -> None:
     assert set(read_comparison(name).variants) == set(POSITIONS)
+
+
+def test_every_objective_of_a_t5_is_compared() -> None:
+    found = read_comparison("objectives")
+    tasks = {name for name, task in TASKS.items() if issubclass(task, SequenceTask)}
+    assert {found.recipe_of(name, 1, "x").task for name in found.variants if name != "none"} == tasks
 
 
 def test_debug_needs_a_table(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_the_pieces_are_the_whole_text(kind: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(ids)))
     before, whole = tokenizer.decode(ids[:cut]), tokenizer.decode(ids)
     if HALF not in before:
-        assert "".join(streamed(tokenizer, ids[cut:], ids[:cut])) == whole[len(before) :]
+        assert "".join(streamed(tokenizer, ids[cut:], ids[:cut])) == whole[len(before) :].rstrip(HALF)
 
 
 @pytest.mark.parametrize("text", ["日本語", "🙂👩‍👩‍👧", "naïve é"])
@@ -50,10 +50,10 @@ def test_a_character_comes_when_it_is_complete(text: str) -> None:
     assert sum(map(bool, pieces)) == len(text)
 
 
-def test_bytes_that_never_become_a_character_come_at_the_end() -> None:
+def test_a_character_that_the_end_cuts_is_left_out_and_bytes_before_another_are_marked() -> None:
     tokenizer = TOKENIZERS["byte-bpe"]
     ids = [number for byte in "日".encode()[:2] for number in [_byte(tokenizer, byte)]]
-    assert streamed(tokenizer, ids, []) == ["", "", HALF]
+    assert streamed(tokenizer, ids, []) == ["", "", ""]
     (letter,) = tokenizer.encode(["x"]).ids[0]
     assert streamed(tokenizer, [*ids, letter], []) == ["", "", f"{HALF}x", ""]
 

@@ -49,3 +49,6 @@ def test_which_models_can_be_recorded(
     wanted = {"always": True, "built": buildable, "never": False}[recordable]
     assert kernels.recordable(model, CUDA, torch.bfloat16) == wanted
     assert not kernels.recordable(model, CUDA, torch.float32)
+    for name in ("cpu", "cuda"):  # a decoder of prompts has fixed shapes in fp32 too, unless it adds a bias
+        decodes = kernels.recordable(model, torch.device(name), torch.float32, over_slots=True)
+        assert decodes == (name == "cuda" and recordable == "always")

@@ -30,7 +30,8 @@ def test_the_order_is_one_after_the_other(few: int, many: int, windows: int, bat
     """Whole epochs of each part meet each of its windows once, and any position can be gone on from."""
     short = WindowSampler(windows * many, windows=windows, seed=seed)
     long = WindowSampler(few, windows=1, seed=seed + 1)
-    whole = Staged(short, long)
+    first = windows * many + 1  # a window that is not full comes before
+    whole = Staged(short, long, first)
     staged = whole.over(batches)
     switch = round(0.9 * batches)
     picks, position = [], 0
@@ -41,7 +42,7 @@ def test_the_order_is_one_after_the_other(few: int, many: int, windows: int, bat
         position = picks[-1].next_position
     assert position == switch + 2 * few
     assert [p.rows.tolist() for p in picks[:switch]] == [short.batch(i).rows.tolist() for i in range(switch)]
-    later = [int(row) - windows * many for pick in picks[switch:] for row in pick.rows]
+    later = [int(row) - first for pick in picks[switch:] for row in pick.rows]
     assert sorted(later[:few]) == sorted(later[few:]) == list(range(few))
     shares = [staged.fraction(number) for number in range(position)]
     assert shares == sorted(shares)
@@ -51,8 +52,8 @@ def test_numbers_behind_the_short_windows_are_long_ones(tmp_path: Path) -> None:
     store = Store.write(tmp_path, ({"ids": np.arange(n)} for n in (7, 5, 12)), key="k")
     short, long = (Windows(store, "ids", length=length) for length in (4, 8))
     both = TwoWindows(short, long)
-    for part, first in ((short, 0), (long, short.count)):
-        for number in range(part.count):
+    for part, first in ((short, 0), (long, short.total)):
+        for number in range(part.total):
             (values, sizes), (wanted, pieces) = both.gather([first + number]), part.gather([number])
             assert values.tolist() == wanted.tolist()
             assert sizes.tolist() == pieces.tolist()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
 ENGINES = ("torch", "torch-bf16", "native", "native-int8", "onnxruntime")
+DTYPES = ("float32", "bfloat16", "float16")
 TOP = ("task", "out", "model.preset", "model.init")
 
 
@@ -41,6 +42,11 @@ def devices(incomplete: str) -> list[str]:
 def engines(incomplete: str) -> list[str]:
     """Offer the engines of `qkv latency`."""
     return _starting(ENGINES, incomplete)
+
+
+def dtypes(incomplete: str) -> list[str]:
+    """Offer the numbers that weights can be."""
+    return _starting(DTYPES, incomplete)
 
 
 def settings(incomplete: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from qkv.cli.options import DEVICE, FILE, JSON, MODEL, SET
+from qkv.cli.options import DEVICE, DTYPE, FILE, JSON, MODEL, SET
 from qkv.cli.reading import OUT, answered, columns_of, formatted, write
 from qkv.cli.texts import STANDARD_INPUT, count_texts, print_piece
 
@@ -84,6 +84,7 @@ def generate(
     echo: Annotated[bool, typer.Option("--echo", help="Print the prompt before its text.")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
+    dtype: Annotated[str, DTYPE] = "float32",
 ) -> None:
     """Continue each prompt with a language model, or answer it with a T5.
 
@@ -96,7 +97,7 @@ def generate(
     from qkv.predict.generate import search_config
 
     given = Source(prompts or [], file, model, changes or []).items()
-    loaded = predict.load(model, device=device)
+    loaded = predict.load(model, device=device, dtype=dtype)
     search: dict[str, Any] = {
         "sample": False if greedy else None,
         "temperature": temperature,

@@ -36,7 +36,7 @@ from qkv.cli import (
     threads,
     vectors,
 )
-from qkv.cli.options import DEVICE, JSON, MODEL, SET, progress
+from qkv.cli.options import DEVICE, DTYPE, JSON, MODEL, SET, progress
 from qkv.cli.texts import print_line, print_message, print_note
 from qkv.common.errors import QkvError, Shortened, reason_of, system_errors
 from qkv.version import __version__
@@ -132,13 +132,14 @@ def translate(
     alignments: Annotated[bool, typer.Option("--alignments", help="Print word alignments, such as 0-0 1-2.")] = False,
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
+    dtype: Annotated[str, DTYPE] = "float32",
 ) -> None:
     """Translate texts as a stream: one line of output per line of input, in the same order."""
     from qkv import predict
     from qkv.cli.texts import chunk_of, count_texts, find_texts, opened
     from qkv.cli.translations import translate_lines
 
-    loaded = predict.load(model, device=device)
+    loaded = predict.load(model, device=device, dtype=dtype)
     options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "max_length": max_length}
     asked = {"task": task, "source_prefix": source_prefix}
     lines = translate_lines(

@@ -46,6 +46,12 @@ DEVICE = typer.Option(
     show_default=False,
     autocompletion=completion.devices,
 )
+DTYPE = typer.Option(
+    help="float32, or bfloat16 and float16, which are faster on CUDA. Default: float32, whose answers do not depend on "
+    "the batch.",
+    show_default=False,
+    autocompletion=completion.dtypes,
+)
 
 
 @contextmanager

@@ -202,7 +202,9 @@ class BucketSampler(_Sharded):
 
 @dataclass(frozen=True, eq=False)
 class WindowSampler(_Sharded):
-    """Batches with a fixed number of windows of a packed stream; leftover windows of an epoch are dropped.
+    """Batches with a fixed number of windows of a packed stream.
+
+    Leftover windows of an epoch are dropped or, without shuffling, are a smaller batch: evaluation reads everything.
 
     A position counts batches.
 
@@ -224,14 +226,14 @@ class WindowSampler(_Sharded):
     @property
     def num_batches(self) -> int:
         """The number of batches in an epoch."""
-        return self.num_windows // self.windows
+        return self.num_windows // self.windows if self.shuffle else -(-self.num_windows // self.windows)
 
     def batch(self, position: int) -> Pick:
         """Return the batch at a position."""
         if position < 0:
             raise UsageError(f"position {position} does not exist: the first is 0")
         epoch, number = divmod(position + self.rank, self.num_batches)
-        rows = np.arange(number * self.windows, (number + 1) * self.windows)
+        rows = np.arange(number * self.windows, min((number + 1) * self.windows, self.num_windows))
         if self.shuffle:
             rows = Permutation(self.num_windows, mix(self.seed, epoch))(rows)
         return Pick(rows, position + self.world, mix(self.seed, epoch, number), epoch)

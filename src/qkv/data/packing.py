@@ -24,7 +24,7 @@ SHORT = 0.9  # of a run's batches have short windows (Devlin et al. 2019, sectio
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The windows of a column. Tokens after the last full window are dropped.
+    """The windows of a column. Tokens after the last full window are a shorter one, which training does not read.
 
     Attributes:
         store: the documents, one per row.
@@ -43,28 +43,38 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """The number of windows."""
-        return len(self.store.values(self.column)) // self.length
+        """The number of full windows."""
+        return self._tokens // self.length
+
+    @property
+    def total(self) -> int:
+        """The number of windows, with the shorter one if there is one."""
+        return -(-self._tokens // self.length)
 
     def window(self, number: int) -> list[Array]:
-        """Return the pieces of one window, in order; together they have `length` tokens."""
+        """Return the pieces of one window, in order; together they have `length` tokens, or what is left."""
         values, lengths = self.gather([number])
         return np.split(values, np.cumsum(lengths)[:-1])
 
     def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
         """Return the concatenated tokens of some windows, and the lengths of their pieces."""
         starts = self._starts(numbers)
-        values = self.store.spans(self.column, starts, np.full_like(starts, self.length))
-        inside, counts = self.store.borders(self.column, starts, starts + self.length)
+        sizes = np.minimum(self.length, self._tokens - starts)
+        values = self.store.spans(self.column, starts, sizes)
+        inside, counts = self.store.borders(self.column, starts, starts + sizes)
         # Boundaries relative to the first of these windows; an empty document starts where the next one does.
-        edges = np.arange(len(starts) + 1) * self.length
+        edges = np.append(0, np.cumsum(sizes))
         cuts = np.union1d(edges, inside + np.repeat(edges[:-1] - starts, counts))
         return values, np.diff(cuts)
 
+    @property
+    def _tokens(self) -> int:
+        return len(self.store.values(self.column))
+
     def _starts(self, numbers: ArrayLike) -> NDArray[np.int64]:
         wanted = np.asarray(numbers, dtype=np.int64)
-        for number in wanted[(wanted < 0) | (wanted >= self.count)].tolist():
-            raise UsageError(f"window {number} does not exist: there are {self.count} windows of {self.length} tokens")
+        for number in wanted[(wanted < 0) | (wanted >= self.total)].tolist():
+            raise UsageError(f"window {number} does not exist: there are {self.total} windows of {self.length} tokens")
         return wanted * self.length
 
 
@@ -83,7 +93,7 @@ class TwoWindows:
     def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
         """Return the tokens of some windows, all short or all long, and the lengths of their pieces."""
         wanted = np.asarray(numbers, dtype=np.int64)
-        first = self.short.count
+        first = self.short.total
         return self.short.gather(wanted) if wanted.min() < first else self.long.gather(wanted - first)
 
 
@@ -94,11 +104,13 @@ class Staged:
     Attributes:
         short: the order of the short windows.
         long: the order of the long windows.
+        first_long: the number of the first long window.
         switch: the position of the first long windows, or None for never; positions count batches in both orders.
     """
 
     short: WindowSampler
     long: WindowSampler
+    first_long: int
     switch: int | None = None
 
     def over(self, batches: int) -> Staged:
@@ -110,7 +122,7 @@ class Staged:
         if self.switch is None or position < self.switch:
             return self.short.batch(position)
         pick = self.long.batch(position - self.switch)
-        rows, after = pick.rows + self.short.num_windows, pick.next_position + self.switch
+        rows, after = pick.rows + self.first_long, pick.next_position + self.switch
         return Pick(rows, after, pick.seed, self.epoch_of(position))
 
     def epoch_of(self, position: int) -> int:

@@ -27,7 +27,7 @@ class DecodingConfig:
         repetition_penalty: how much the scores of tokens that already occurred are lowered; 1 for not at all.
         no_repeat_ngram: no n-gram of this size occurs twice; 0 for no limit.
         forbidden: words, each as its token ids, that are never generated.
-        compile: on CUDA, compile the step of greedy and beam search: slow for the first batch of a size, then faster.
+        compile: on CUDA, compile the step before recording it: slow for the first batch of a size, then faster.
     """
 
     beam: int = 1

@@ -29,11 +29,12 @@ from qkv.decoding.logits_processors import (
 )
 from qkv.decoding.recorded import recorded_search
 from qkv.decoding.rules import BeamRules, StopCondition
-from qkv.decoding.samplers import GreedySampler, RandomSampler, Sampler
+from qkv.decoding.samplers import GreedySampler, RandomSampler
 from qkv.decoding.single import OnTokens, single_search
 
 Ids = Sequence[Sequence[int]]
 ROUND = 64  # the limits of recorded searches are multiples of this
+WARPERS = (Temperature, TopK, TopP, MinP)  # they look at no earlier token, so they can be recorded
 
 
 @runtime_checkable
@@ -78,8 +79,8 @@ def generate(
         prompts: earlier tokens, which count for repetition and forbidden words but are not returned.
         seeds: the seed of each sequence; `config.seed` and the numbers after it if None.
         on_tokens: called with the (sequence, token) pairs of each step as they come; the sequences that it returns, if
-            any, stop there. A beam cannot stream, because it may still change its mind, nor can several samples of one
-            sequence.
+            any, stop there. A recorded search calls it for a few steps at a time. A beam cannot stream, because it may
+            still change its mind, nor can several samples of one sequence.
     """
     config = config or DecodingConfig()
     _check_sizes(len(first), max_lengths=max_lengths, prefixes=prefixes, prompts=prompts, seeds=seeds)
@@ -93,32 +94,49 @@ def generate(
         )
     processors = processors_of(config, end_id=end_id, prefixes=prefixes, device=stepper.device)
     rules = BeamRules(config, StopCondition(end_id))
-    if not processors and not config.sample and on_tokens is None and limits:
+    copies = config.nbest if config.sample else 1
+    limits = [limit for limit in limits for _ in range(copies)]
+    random = RandomSampler(_seeds(config, len(first), seeds), limits, stepper.device) if config.sample else None
+    if limits and all(isinstance(processor, WARPERS) for processor in processors):
         longest = up(max(limits), ROUND)
-        if (fixed := stepper.fixed(config.beam, longest)) is not None:
-            return recorded_search(fixed, first, limits=limits, longest=longest, rules=rules)
+        if (fixed := stepper.fixed(max(config.beam, copies), longest)) is not None:
+            found = recorded_search(
+                fixed,
+                first.repeat_interleave(copies),
+                limits=limits,
+                longest=longest,
+                rules=rules,
+                warpers=processors,
+                drawn=None if random is None else random.drawn,
+                on_tokens=on_tokens,
+            )
+            return _grouped(found, copies)
     history = History.of(prompts or [[]] * len(first), stepper.device)
     if config.beam > 1:
         return beam_search(stepper, first, limits=limits, processors=processors, history=history, rules=rules)
-    sampler: Sampler = GreedySampler()
-    if config.sample:
-        rows = torch.arange(len(first), device=stepper.device).repeat_interleave(config.nbest)
-        sampler_seeds = _seeds(config, len(first), seeds)
+    if random is not None:
+        rows = torch.arange(len(first), device=stepper.device).repeat_interleave(copies)
         stepper.reorder(rows)
-        first, history, limits = first[rows], history.select(rows), [limits[b] for b in rows.tolist()]
-        sampler = RandomSampler(sampler_seeds, limits, stepper.device)
-    found = single_search(
+        first, history = first[rows], history.select(rows)
+    single = single_search(
         stepper,
         first,
         limits=limits,
         processors=processors,
         history=history,
-        sampler=sampler,
+        sampler=random or GreedySampler(),
         stop=rules.stop,
         on_tokens=on_tokens,
     )
-    each = [found[at : at + config.nbest] for at in range(0, len(found), config.nbest)]
-    return [sorted(several, key=lambda hypothesis: -hypothesis.score) for several in each]
+    return _grouped([[one] for one in single], copies)
+
+
+def _grouped(found: list[list[Hypothesis]], copies: int) -> list[list[Hypothesis]]:
+    """Put the samples of each sequence together, best first."""
+    if copies == 1:
+        return found
+    each = [found[at : at + copies] for at in range(0, len(found), copies)]
+    return [sorted((one for (one,) in several), key=lambda hypothesis: -hypothesis.score) for several in each]
 
 
 def _check_sizes(batch: int, **given: Sequence[object] | None) -> None:

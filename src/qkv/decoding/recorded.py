@@ -1,32 +1,46 @@
-"""Greedy and beam search as tensor operations of fixed shapes, and their steps recorded as a CUDA graph.
+"""Greedy search, sampling and beam search as tensor operations of fixed shapes, recorded as a CUDA graph.
 
 The host does not wait for the device before a batch is finished: the device decides which token comes next, what has
-finished and when to stop, and the host checks only now and then whether all sequences are finished. Rules (`rules.py`)
-and answers are those of the searches on the host. There a finished sequence leaves the batch; here it stays, ignored.
+finished and when to stop. Now and then the host checks whether all sequences are finished and, if somebody listens,
+reads the tokens of the last few steps. Rules (`rules.py`) and answers are those of the searches on the host. There a
+finished sequence leaves the batch; here it stays, ignored.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from qkv.common.cuda.graphs import record
 from qkv.decoding.hypothesis import Hypothesis
+from qkv.decoding.logits_processors import History, LogitsProcessor
 from qkv.decoding.rules import BeamRules, StopCondition
+from qkv.decoding.samplers import sampled
+from qkv.decoding.single import OnTokens, choose
 
-LOOK = 8  # steps between two checks whether all sequences are finished
+LOOK = 8  # steps between two looks at what the device has found
 NEVER = -math.inf
+
+
+class Kept(Protocol):
+    """Recordings by their settings; the least recently used are dropped."""
+
+    def get(self, key: Any, make: Callable[[], Recording]) -> Recording:
+        """Return a recording, made at first use."""
 
 
 class FixedStepper(Protocol):
     """A stepper of static shapes (see `models/fixed_steppers.py`)."""
 
     device: torch.device
-    kept: dict[object, Recording]
+
+    @property
+    def kept(self) -> Kept:
+        """The recordings of these sizes."""
 
     def step(self, ids: Tensor) -> Tensor:
         """Shape: [R] -> [R, V]."""
@@ -59,16 +73,39 @@ class Greedy:
 
     def advance(self, stepper: FixedStepper) -> None:
         """Generate one more token."""
-        logits = stepper.step(self.ids).float()
-        best, token = logits.max(-1)
+        token, log_prob = self.choose(stepper.step(self.ids).float())
         self.tokens.index_copy_(0, self.at, token.unsqueeze(0))
-        self.log_probs.index_copy_(0, self.at, (best - logits.logsumexp(-1)).unsqueeze(0))
+        self.log_probs.index_copy_(0, self.at, log_prob.unsqueeze(0))
         self.at.add_(1)
         self.over.logical_or_(self.stop(token, self.at, self.limits))
         self.ids.copy_(token)
 
+    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the next tokens and their log-probabilities. Shape: [R, V] -> [R] each."""
+        best, token = logits.max(-1)
+        return token, best - logits.logsumexp(-1)
+
+    def tell(self, going: list[int], steps: range, on_tokens: OnTokens) -> list[int]:
+        """Pass on the tokens of some steps; the limit of rows that shall stop is there. Returns the rows that go on.
+
+        Args:
+            going: the rows that had not ended before these steps.
+            steps: counted from 0.
+            on_tokens: see `recorded_search`.
+        """
+        limits, found = self.limits.tolist(), self.tokens[steps.start : steps.stop].tolist()
+        stopped = False
+        for step, tokens in zip(steps, found, strict=True):
+            going = [row for row in going if step < limits[row] and tokens[row] != self.stop.end_id]
+            for row in on_tokens([(row, tokens[row]) for row in going]) or () if going else ():
+                limits[row], stopped = step + 1, True
+        if stopped:
+            self.limits.copy_(torch.tensor(limits))
+            self.over.logical_or_(self.limits <= self.at)
+        return going
+
     def read(self) -> list[list[Hypothesis]]:
-        """Return the hypotheses."""
+        """Return the hypothesis of each row."""
         limits = self.limits.tolist()
         rows = zip(self.tokens.t().tolist(), self.log_probs.t().tolist(), limits, strict=True)
         return [[self._cut(tokens[:limit], scores[:limit])] for tokens, scores, limit in rows]
@@ -79,6 +116,29 @@ class Greedy:
             end = tokens.index(self.stop.end_id)
             tokens, scores = tokens[:end], scores[: end + 1]
         return Hypothesis(tokens, scores, sum(scores), ended)
+
+
+class Sampled(Greedy):
+    """The state of sampling, with the random numbers of every row and step.
+
+    Args:
+        warpers: what changes the scores before a token is sampled; none of them looks at earlier tokens.
+        sizes: see `Greedy`.
+    """
+
+    def __init__(self, warpers: Sequence[LogitsProcessor], *sizes: Any) -> None:
+        super().__init__(*sizes)
+        self.warpers, self.none = warpers, History.of([], self.ids.device)
+        self.drawn = torch.zeros(self.tokens.shape, dtype=torch.float64, device=self.ids.device)
+
+    def load(self, drawn: Tensor) -> None:
+        """Load the random numbers of a batch. Shape: [R, steps]."""
+        self.drawn[: drawn.shape[1]].copy_(drawn.t())
+
+    def choose(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the next tokens and their log-probabilities. Shape: [R, V] -> [R] each."""
+        drawn = self.drawn.index_select(0, self.at).squeeze(0)
+        return choose(logits, self.warpers, self.none, lambda scores: sampled(scores, drawn))
 
 
 class Beams:
@@ -179,19 +239,24 @@ class Recording:
         self.advance = torch.compile(state.advance, dynamic=False) if compile else state.advance
         self.graph: torch.cuda.CUDAGraph | None = None
 
-    def run(self, first: Tensor, limits: Sequence[int]) -> list[list[Hypothesis]]:
+    def run(self, first: Tensor, limits: Sequence[int], on_tokens: OnTokens | None = None) -> list[list[Hypothesis]]:
         """Decode a batch after its sources or prompts are loaded into the stepper."""
-        most = torch.tensor(limits, device=self.stepper.device)
+        most, longest = torch.tensor(limits, device=self.stepper.device), max(limits, default=0)
         if self.graph is None and self.stepper.device.type == "cuda":
             self.graph = self._record(first, most)
         self.state.reset(first, most)
         self.stepper.begin()
-        for step in range(1, max(limits, default=0) + 1):
+        going, told = list(range(len(limits))), 0
+        for step in range(1, longest + 1):
             if self.graph is None:
                 self.advance(self.stepper)
             else:
                 self.graph.replay()
-            if step % LOOK == 0 and bool(self.state.over.all()):
+            if step % LOOK and step < longest:
+                continue
+            if on_tokens is not None and isinstance(self.state, Greedy):
+                going, told = self.state.tell(going, range(told, step), on_tokens), step
+            if bool(self.state.over.all()):
                 break
         return self.state.read()
 
@@ -205,14 +270,43 @@ class Recording:
 
 
 def recorded_search(
-    stepper: FixedStepper, first: Tensor, *, limits: Sequence[int], longest: int, rules: BeamRules
+    stepper: FixedStepper,
+    first: Tensor,
+    *,
+    limits: Sequence[int],
+    longest: int,
+    rules: BeamRules,
+    warpers: Sequence[LogitsProcessor] = (),
+    drawn: Tensor | None = None,
+    on_tokens: OnTokens | None = None,
 ) -> list[list[Hypothesis]]:
-    """Decode with the recording for these sizes, made at first use; `longest` is at least every limit."""
+    """Decode with the recording for these sizes and settings, made at first use.
+
+    Args:
+        stepper: with its sources or prompts loaded.
+        first: the first token of each source; in sampling, of each row.
+        limits: the most tokens of each.
+        longest: at least every limit.
+        rules: which search.
+        warpers: of sampling.
+        drawn: the random numbers of sampling. Shape: [R, steps].
+        on_tokens: called with the (row, token) pairs of each step, a few steps after it; the rows that it returns, if
+            any, stop there. Not in a beam.
+    """
     config = rules.config
-    key = (config.beam, config.nbest, config.length_penalty, config.compile, rules.stop, longest)
-    if key not in stepper.kept:
-        state: Greedy | Beams = Greedy(len(first), longest, rules.stop, stepper.device)
+
+    def make() -> Recording:
+        state: Greedy | Beams
         if config.beam > 1:
             state = Beams(len(first), longest, rules, stepper.device)
-        stepper.kept[key] = Recording(stepper, state, compile=config.compile)
-    return stepper.kept[key].run(first, limits)
+        elif drawn is not None:
+            state = Sampled(warpers, len(first), longest, rules.stop, stepper.device)
+        else:
+            state = Greedy(len(first), longest, rules.stop, stepper.device)
+        return Recording(stepper, state, compile=config.compile)
+
+    search = (config.beam, config.nbest, config.length_penalty, config.compile, rules.stop, longest)
+    recording = stepper.kept.get((*search, drawn is not None, tuple(warpers)), make)
+    if drawn is not None and isinstance(recording.state, Sampled):
+        recording.state.load(drawn)
+    return recording.run(first, limits, on_tokens)

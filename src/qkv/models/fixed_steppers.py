@@ -6,7 +6,7 @@ are copied to where it reads them. Sizes are rounded up, so that few recordings 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from qkv.models.skeleton import EncoderDecoder, Transformer
 
 Layers = Callable[[Stack, Tensor, StaticCache], Tensor]
-KEPT = 8  # steppers of one model, the most recently used
+KEPT = 8  # steppers of one model, and recordings of one stepper: the most recently used
 
 
 class StepperCache:
-    """The static steppers of a model, by their sizes. Their recordings serve every batch of the same sizes."""
+    """The static steppers of a model by their sizes, or the recordings of a stepper by their settings."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[int, ...], Any] = {}
+        self._held: dict[Hashable, Any] = {}
 
-    def get(self, key: tuple[int, ...], make: Callable[[], Any]) -> Any:
-        """Return the stepper of these sizes, made at first use; the least recently used are dropped."""
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what serves these sizes or settings, made at first use; the least recently used are dropped."""
         found = self._held.pop(key, None)
         self._held[key] = make() if found is None else found  # the most recently used is last
         while len(self._held) > KEPT:
@@ -44,7 +44,7 @@ class StepperCache:
         return self._held[key]
 
     def clear(self) -> None:
-        """Drop all steppers."""
+        """Drop everything."""
         self._held.clear()
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class FixedDecoding:
         self.cache = StaticCache(rows, capacity, device, dtype)
         self.start = torch.zeros_like(self.cache.filled)
         self.ones = Ragged.of([1] * rows, device)
-        self.kept: dict[Any, Any] = {}
+        self.kept = StepperCache()
 
     def begin(self) -> None:
         """Go back to the first step, after the sources or prompts."""

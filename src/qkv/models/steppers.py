@@ -152,7 +152,7 @@ class PromptDecoding(_Decoding):
     def fixed(self, beams: int, longest: int) -> FixedPrompts | None:
         """Return a static stepper after the same prompts for `longest` tokens, or None if it cannot be recorded."""
         number, capacity = self.cache.num_sequences, capacity_of(self.model, max(self.cache.lengths) + longest)
-        if not kernels.recordable(self.model, self.device, self.model.table.dtype):
+        if not kernels.recordable(self.model, self.device, self.model.table.dtype, over_slots=True):
             return None
         made = partial(FixedPrompts, self.model, number, beams, capacity, self.device)
         found: FixedPrompts = self.model.steppers.get((number, beams, capacity), made)

@@ -209,17 +209,20 @@ def fusable(device: str, dtype: torch.dtype) -> bool:
     return device == "cuda" and dtype in (torch.bfloat16, torch.float16)
 
 
-def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype) -> bool:
+def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype, *, over_slots: bool = False) -> bool:
     """Return whether a step can be captured as a CUDA graph: its shapes are static and it never synchronises.
 
-    That requires fused attention kernels, positions that need nothing from the host, and no recurrence.
+    That requires fused attention kernels, positions that need nothing from the host, and no recurrence. Where all
+    attention is over the slots of a cache and without a bias, any dtype will do: `slots` computes it.
     """
-    modules = list(model.modules())
+    modules = list(model.modules()) if device.type == "cuda" else []
     chosen: list[Any] = [m for m in modules if hasattr(m, "kernel")]
     fixed = all(getattr(m, "fixed_shapes", True) for m in modules)
-    if not (fusable(device.type, dtype) and chosen and fixed and all(m.kernel is automatic for m in chosen)):
+    if not (chosen and fixed and all(m.kernel is automatic for m in chosen)):
         return False
     plain = not any(getattr(m, "adds_bias", False) for m in modules)
+    if not fusable(device.type, dtype):
+        return over_slots and plain
     return plain or biased_attention.fits(device, max(m.head_dim for m in chosen))
 
 

@@ -34,7 +34,8 @@ def resolve(recipe: Recipe, stored: Path, own: Own, say: Say) -> Recipe:
     task = own.task_for(recipe).resolved(lambda _: None)
     start = read_folder(find(recipe.model.init)) if recipe.model.init else None
     config = start.config if start else catalogue.preset(recipe.model.preset)
-    facts = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
+    found = measure(task, start.tokenizer if start else None, config, pretrained=start is not None)
+    facts = replace(found, batch=recipe.train.tokens)
     usable = [key for key in recipe.auto if key in task.rules and (key not in OPTIONAL or task.allows(key))]
     values = {key: task.rules[key](facts) for key in usable}
     values = {key: value for key, value in values.items() if value is not None}  # None keeps the model's own value

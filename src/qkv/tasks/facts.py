@@ -28,6 +28,7 @@ class Facts:
         classes: how many examples each class has, if examples have classes.
         config: the config of the model to start from.
         pretrained: whether the model starts from trained weights.
+        batch: the recipe's train.tokens, unless a rule sets it.
         shapes: how many examples have each shape, for images: channels, height and width.
     """
 
@@ -38,6 +39,7 @@ class Facts:
     classes: Mapping[str, int]
     config: Any
     pretrained: bool
+    batch: int = 4096
     shapes: Mapping[tuple[int, ...], int] = field(default_factory=dict)
 
     @property

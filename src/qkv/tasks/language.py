@@ -106,14 +106,19 @@ class WindowTask(DocumentTask):
         return tokens_of(flat, lengths, positions=np.arange(len(flat)) + np.repeat(starts - before, lengths))
 
     def sampler(self, store: Store, context: Context, *, tokens: int, seed: int, shuffle: bool) -> Sampler:
-        """Sample as many windows as fit the token budget."""
+        """Sample as many windows as fit the token budget.
+
+        Without shuffling, every token is read if the task scores whole texts, so that validation and `qkv evaluate`
+        give the same number.
+        """
 
         def order(windows: Windows, seed: int) -> WindowSampler:
             if not windows.count:
                 there = len(store.values("ids"))
                 raise UsageError(f"the {store.folder.name} text has {there:,} tokens, too few to learn from")
             number = max(1, min(tokens // windows.length, windows.count))
-            return WindowSampler(windows.count, windows=number, seed=seed, shuffle=shuffle)
+            whole = self.slides and not shuffle
+            return WindowSampler(windows.total if whole else windows.count, windows=number, seed=seed, shuffle=shuffle)
 
         found, wanted = self.windows(store, context), self.length(context)
         if found.long.length < wanted:
@@ -122,7 +127,7 @@ class WindowTask(DocumentTask):
         first = order(found.short, seed)
         if not shuffle or found.short.length == found.long.length:
             return first
-        return Staged(first, order(found.long, mix(seed, found.long.length)))
+        return Staged(first, order(found.long, mix(seed, found.long.length)), found.short.total)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,10 +70,7 @@ def _scored(task: Task, exam: Exam, window: int) -> Iterator[tuple[Piece, float]
 
 
 def _pieces(task: Task, exam: Exam, window: int) -> Iterator[Piece]:
-    """Split the stream of documents into windows, and windows at the ends of documents.
-
-    The last, partial window counts too; validation drops windows that do not fill a batch.
-    """
+    """Split the stream of documents into windows, and windows at the ends of documents, as validation does."""
     room = window
     for number, (ids, words, sizes) in enumerate(_documents(task, exam)):
         start = 0

@@ -35,8 +35,8 @@ class TextStream:
         return self._taken(found)
 
     def close(self) -> str:
-        """Return what is left at the end; bytes that never became a character are U+FFFD."""
-        return self._taken(self._rest())
+        """Return what is left at the end, without a character of which the last bytes are missing."""
+        return self._taken(self._rest()).rstrip(HALF)
 
     def _rest(self) -> str:
         before = self._tokenizer.decode(self._ids[self._start : self._done])
