@@ -174,8 +174,11 @@ def test_windows_of_an_image_are_put_where_their_patches_are(image):
 
 def test_what_cannot_be_looked_at_is_said(tmp_path):
     bare = qkv.build("bert-tiny", vocab_size=50, device="cpu")
-    with pytest.raises(UsageError, match="no tokenizer"):
-        bare.look("x")
+    for verb in ("look", "heads", "layers"):
+        with pytest.raises(UsageError, match=f"this bert has no tokenizer, and {verb} reads text"):
+            getattr(bare, verb)("x")
+    with pytest.raises(UsageError, match="this vit has no tokenizer, and heads reads text"):
+        make_vit().heads("x")
     with pytest.raises(UsageError, match="word2vec has no attention"):
         qkv.build("word2vec-small", vocab_size=50, device="cpu").look("x")
     with pytest.raises(UsageError, match="no tokens"):

@@ -197,9 +197,8 @@ class Look:
             self._check_rollout(layer, head)
             return f"{TITLES[self._own(part)[0]]}, {ROLLOUT} through {_count(self._own(part)[1].num_layers, 'layer')}"
         found, layer = self.part(part), self.usual_layer(part) if layer is None else layer
-        heads = (
-            f"head {found.check('head', head)}" if head is not None else f"mean of {_count(found.num_heads, 'head')}"
-        )
+        head = 0 if found.num_heads == 1 and head is None else head
+        heads = f"head {found.check('head', head)}" if head is not None else f"mean of {found.num_heads} heads"
         return f"{TITLES[part or self.main]}, layer {found.check('layer', layer)}, {heads}"
 
     def heatmap(

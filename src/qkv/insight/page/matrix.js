@@ -11,7 +11,7 @@ function drawMatrix() {
   const asked = Number(one("#zoom").value), room = matrixView.clientWidth;
   const named = (size) => size >= SMALLEST_NAMED;
   const longest = (names) => Math.min(130, 14 + 7.6 * names.reduce((most, name) => Math.max(most, [...name].length), 0));
-  const fit = Math.min(28, (room - longest(rows) - 4) / columns.length);
+  const fit = Math.min(36, (room - longest(rows) - 4) / columns.length);
   cell = asked || (named(fit) ? Math.floor(fit) : Math.max(Math.min((room - 4) / columns.length, 10), 0.5));
   marginLeft = named(cell) ? longest(rows) : 2;
   marginTop = named(cell) ? Math.round(longest(columns) * 0.8) + 8 : 2;
@@ -82,7 +82,7 @@ function enlargedThumb(brush, seen) {
 
 function numbers(brush, seen, first, last, start, end) {
   const { columns } = part();
-  brush.font = "10px system-ui, sans-serif";
+  brush.font = `${cell >= 32 ? 12 : 10}px system-ui, sans-serif`;
   brush.textAlign = "center";
   for (let i = first; i < last; i++) {
     for (let j = start; j < end; j++) {
