@@ -49,13 +49,24 @@ function paintMatrix(brush, seen) {
 const full = () => one("#shade").value === "absolute" ? 1 : theirs === null ? largest : largestDifference;
 
 // The visible cells as an image of one pixel each, shaded by the root of the weight, so that 10 % is still visible.
+// Where cells are smaller than pixels, a pixel is the largest one it covers: the mean would hide lines and diagonals.
 function cells(first, last, start, end) {
-  const { columns } = part();
-  const image = new ImageData(end - start, last - first), most = full();
+  const { columns } = part(), step = Math.max(1, Math.round(1 / cell));
+  const image = new ImageData(Math.ceil((end - start) / step), Math.ceil((last - first) / step)), most = full();
+  const largestIn = (top, left) => {
+    let found = 0;
+    for (let i = top; i < Math.min(top + step, last); i++) {
+      for (let j = left; j < Math.min(left + step, end); j++) {
+        const value = valueAt(i * columns.length + j);
+        if (Math.abs(value) > Math.abs(found)) found = value;
+      }
+    }
+    return found;
+  };
   let pixel = 0;
-  for (let i = first; i < last; i++) {
-    for (let j = start; j < end; j++) {
-      const value = valueAt(i * columns.length + j), [red, green, blue] = value < 0 ? colours.below : colours.levels;
+  for (let i = first; i < last; i += step) {
+    for (let j = start; j < end; j += step) {
+      const value = largestIn(i, j), [red, green, blue] = value < 0 ? colours.below : colours.levels;
       image.data[pixel] = red;
       image.data[pixel + 1] = green;
       image.data[pixel + 2] = blue;
