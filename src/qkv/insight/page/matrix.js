@@ -34,7 +34,7 @@ function paintMatrix(brush, seen) {
   const start = Math.max(0, Math.floor((seen.x - marginLeft) / cell)), end = Math.min(columns.length, Math.ceil((seen.x + seen.width - marginLeft) / cell));
   if (last > first && end > start) {
     const x = marginLeft + start * cell - seen.x, y = marginTop + first * cell - seen.y;
-    brush.imageSmoothingEnabled = cell < 1;
+    brush.imageSmoothingEnabled = false;
     if (maps === null) enlargedThumb(brush, seen);
     else {
       brush.drawImage(cells(first, last, start, end), x, y, (end - start) * cell, (last - first) * cell);
@@ -51,7 +51,7 @@ const full = () => one("#shade").value === "absolute" ? 1 : theirs === null ? la
 // The visible cells as an image of one pixel each, shaded by the root of the weight, so that 10 % is still visible.
 // Where cells are smaller than pixels, a pixel is the largest one it covers: the mean would hide lines and diagonals.
 function cells(first, last, start, end) {
-  const { columns } = part(), step = Math.max(1, Math.round(1 / cell));
+  const { columns } = part(), step = Math.max(1, Math.ceil(1 / cell));
   const image = new ImageData(Math.ceil((end - start) / step), Math.ceil((last - first) / step)), most = full();
   const largestIn = (top, left) => {
     let found = 0;
@@ -87,7 +87,6 @@ function asCanvas(image) {
 
 function enlargedThumb(brush, seen) {
   const { rows, columns } = part();
-  brush.imageSmoothingEnabled = false;
   brush.drawImage(thumbImage(state.layer, shownHeads()[0]), marginLeft - seen.x, marginTop - seen.y, columns.length * cell, rows.length * cell);
 }
 
