@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from drawing import COLOURS, Axis, Line, box, chart, inside, page, stroke, text
@@ -16,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import qkv
 from qkv.common.batch import Pairs, Tokens
 from qkv.common.ragged import Ragged
+from qkv.data.corruption import corrupt_spans, mask_tokens
 from qkv.insight import svg
 from qkv.insight.capture import capture
 from qkv.nn import kernels
@@ -27,12 +29,13 @@ from qkv.nn.init import initialise
 from qkv.nn.kernels import Call, eager
 from qkv.nn.positions import Placement, SinusoidalPosition
 from qkv.nn.recurrent import RecurrentEncoder
-from qkv.objectives.entropy import log_softmax
+from qkv.objectives.entropy import cross_entropy, log_softmax
 from qkv.training.schedule import SCHEDULES, rate
 
 READ = "I have read the book."
 BUY = "He must buy a new car tomorrow."
 REPAIR = "They repair our planes."
+DRINKS = "My mother drinks tea and my father drinks coffee."
 SEARCHES = {"greedy": 1, "beam of 4": 4}
 
 
@@ -85,11 +88,35 @@ def heads() -> str:
         model.module.encode(Tokens.of([source]))
     weights = found.weights()["encoder.blocks.0.attention.part"][0]
     tokens = _names(source)
-    drawn = [svg.svg(head, tokens, tokens, f"head {number}") for number, head in enumerate(weights, 1)]
+    drawn = [svg.svg(head, tokens, tokens, f"head {number}") for number, head in enumerate(weights)]
     width, height = (float(drawn[0].split(f' {side}="')[1].split('"')[0]) for side in ("width", "height"))
     places = [(12 + (width + 12) * (n % 2), 34 + (height + 8) * (n // 2)) for n in range(4)]
     body = [inside(one, *place) for one, place in zip(drawn, places, strict=True)]
     return page("Four heads of one layer, the same sentence", 2 * width + 36, 2 * height + 50, body)
+
+
+def likeness() -> str:
+    """Attention without weights: the cosines of the translator's word vectors, through softmax."""
+    (ids,) = _translator().encode([DRINKS]).ids
+    x_TNH = F.normalize(_translator().module.table[ids].detach(), dim=-1).unsqueeze(1)
+    layout = Ragged.of([len(ids)])
+    weights = kernels.weights(Call(q=x_TNH, k=x_TNH, v=x_TNH, queries=layout, keys=layout, scale=4.0))[0][0]
+    return svg.svg(weights, _names(ids), _names(ids), "Attention by likeness alone")
+
+
+def lookup() -> str:
+    """What a soft look-up among the values 10, 20 and 60 returns, the query being nearly the second key."""
+    keys, values = torch.eye(4)[:3].unsqueeze(1), torch.tensor([[10.0], [20.0], [60.0]]).expand(3, 4).unsqueeze(1)
+    layouts = {"queries": Ragged.of([1]), "keys": Ragged.of([3])}
+    points = []
+    for step in range(-20, 41):
+        scale = 10 ** (step / 20)
+        found = eager(Call(q=0.9 * keys[1:2] + 0.1 * keys[2:3], k=keys, v=values, scale=scale, **layouts))
+        points.append((scale, float(found[0, 0, 0])))
+    x, y = Axis("scale", log=10), Axis("answer", low=10.0, high=32.0)
+    mean, second = [(0.1, 30.0), (100.0, 30.0)], [(0.1, 20.0), (100.0, 20.0)]
+    lines = [Line("soft look-up", points), Line("mean of the values", mean), Line("value of the best key", second)]
+    return chart("A soft look-up, from the mean to the best match", lines, x, y, right=170)
 
 
 def clock() -> str:
@@ -140,22 +167,37 @@ def output() -> str:
     with torch.no_grad():
         trained, untrained = (log_softmax(net.logits(net(batch), "lm"))[-1].exp() for net in (model.module, fresh))
     best = trained.topk(6).indices.tolist()
-    body, names = [], [*_names(best), "all 6,994 others"]
-    rest = [float(1 - p[best].sum()) for p in (trained, untrained)]
-    for row, name in enumerate(names):
-        y = 66 + 30 * row
-        wanted = [1.0 if row == 0 else 0.0] if row < 6 else [0.0]
-        values = [*wanted, *(float(p[best[row]]) if row < 6 else rest[k] for k, p in enumerate((trained, untrained)))]
-        body.append(text(name, 130, y + 5, anchor="end"))
-        for column, value in enumerate(values):
-            x = 142 + 158 * column
-            body.append(box(x, y - 9, max(110 * value, 0.5), 18, COLOURS[column]))
-            body.append(
-                text(f"{value:.2g}" if value > 1e-4 or not value else "< 0.0001", x + 110 * value + 5, y + 5, size=11)
-            )
-    titles = ("target", "trained", "untrained")
-    body += [text(name, 142 + 158 * k, 48, colour=COLOURS[k], bold=True) for k, name in enumerate(titles)]
-    return page("After “Ich habe das Buch”: the next token", 640, 270, body)
+    columns = {"target": [1.0] + 6 * [0.0], "trained": _shares(trained, best), "untrained": _shares(untrained, best)}
+    return _bars("After “Ich habe das Buch”: the next token", [*_names(best), "all 6,994 others"], columns)
+
+
+def softened() -> str:
+    """What a teacher says at three temperatures."""
+    model, (source, target) = _translator(), _pair(READ)
+    batch = Pairs(Tokens.of([source]), Tokens.of([[model.config.start_id, *target[:4]]]))
+    with torch.no_grad():
+        scores = model.module.logits(model.module(batch), "lm")[-1]
+    best = scores.topk(5).indices.tolist()
+    columns = {f"T = {t:g}": _shares(log_softmax(scores / t).exp(), best) for t in (1, 1.5, 2)}
+    return _bars("A teacher after “Ich habe das Buch”, at three temperatures", [*_names(best), "all others"], columns)
+
+
+def _shares(p: Tensor, best: list[int]) -> list[float]:
+    """Return the probabilities of some tokens, and then that of all others."""
+    return [*p[best].tolist(), float(1 - p[best].sum())]
+
+
+def _bars(title: str, names: list[str], columns: dict[str, list[float]]) -> str:
+    """Draw a row of bars for each name, one for each column."""
+    body = [text(name, 130, 71 + 30 * row, anchor="end") for row, name in enumerate(names)]
+    for column, (head, values) in enumerate(columns.items()):
+        x, colour = 142 + 158 * column, COLOURS[column]
+        body.append(text(head, x, 48, colour=colour, bold=True))
+        for row, value in enumerate(values):
+            y, told = 66 + 30 * row, f"{value:.2g}" if value > 1e-4 or not value else "< 0.0001"
+            body.append(box(x, y - 9, max(110 * value, 0.5), 18, colour))
+            body.append(text(told, x + 110 * value + 5, y + 5, size=11))
+    return page(title, 640, 60 + 30 * len(names), body)
 
 
 def beam() -> str:
@@ -168,14 +210,52 @@ def beam() -> str:
         y, x, colour = 76 + 80 * row, 110.0, COLOURS[1 - row]
         body.append(text(name, 12, y + 4, bold=True, colour=colour))
         for token, score in zip(found.tokens, found.token_scores, strict=True):
-            wide = 8.2 * len(token) + 14
-            body.append(box(x, y - 15, wide, 26, "#eef3f8" if token in common else "#fbe3b5"))
-            body.append(text(token, x + wide / 2, y + 3, anchor="middle"))
-            body.append(text(f"{math.exp(score):.2f}", x + wide / 2, y + 27, anchor="middle", size=11))
-            x += wide + 8
+            body.append(_token(token, x, y, marked=token not in common))
+            body.append(text(f"{math.exp(score):.2f}", x + _wide(token) / 2, y + 27, anchor="middle", size=11))
+            x += _wide(token) + 8
         whole = f"= {math.exp(sum(found.token_scores)):.3f}"
         body.append(text(whole, x + 4, y + 27, bold=True, colour=colour, size=11))
     return page(f"“{REPAIR}” The probability of each token, and of the whole", 680, 200, body)
+
+
+def _wide(token: str) -> float:
+    return 8.2 * len(token) + 14
+
+
+def _token(token: str, x: float, y: float, *, marked: bool) -> str:
+    """Draw a token in a box, with its left end at x."""
+    name = text(token, x + _wide(token) / 2, y + 3, anchor="middle")
+    return box(x, y - 15, _wide(token), 26, "#fbe3b5" if marked else "#eef3f8") + "\n" + name
+
+
+def targets() -> str:
+    """What four models read of one text, and what they learn to predict."""
+    words = ["the", "old", "cat", "sat", "on", "the", "warm", "mat"]
+    names = [*words, "[MASK]", "</s>", "<X>", "<Y>"]
+    plain = np.arange(len(words))
+    hidden, rows, _ = mask_tokens(
+        plain, np.zeros(8, dtype=bool), mask_id=8, vocab_size=8, rng=np.random.default_rng(0), rate=0.25
+    )
+    marks = {"sentinels": [10, 11], "end_id": 9}
+    source, target = corrupt_spans(plain, **marks, rng=np.random.default_rng(2), rate=0.35, mean_length=1.5)
+    replaced = ["the", "old", "dog", "sat", "on", "the", "soft", "mat"]
+    lines = {
+        "BERT": ([names[i] for i in hidden], [words[row] for row in rows]),
+        "ELECTRA": (replaced, ["same" if a == b else "new" for a, b in zip(words, replaced, strict=True)]),
+        "GPT": (words, [*words[1:], "</s>"]),
+        "T5": ([names[i] for i in source], [names[i] for i in target]),
+    }
+    body = []
+    for row, (model, (read, learned)) in enumerate(lines.items()):
+        y = 58 + 84 * row
+        body.append(text(model, 12, y + 22, bold=True, colour=COLOURS[row]))
+        for line, (what, tokens) in enumerate((("reads", read), ("learns", learned))):
+            x = 152.0
+            body.append(text(what, 96, y + 4 + 34 * line, size=11))
+            for token in tokens:
+                body.append(_token(token, x, y + 34 * line, marked=line == 1))
+                x += _wide(token) + 6
+    return page("What four models read of “the old cat sat on the warm mat”, and what they learn", 640, 380, body)
 
 
 def skips() -> str:
@@ -197,6 +277,19 @@ def skips() -> str:
         lines.append(Line(name, points))
     x_axis, y_axis = Axis("layer"), Axis("mean cosine between different tokens", low=0.0, high=1.0)
     return chart("Without skips, all tokens become one", lines, x_axis, y_axis)
+
+
+def smoothing() -> str:
+    """The loss over the probability of the right token of five, with and without label smoothing."""
+    lines = {"plain": 0.0, "smoothed": 0.1}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in lines}
+    for p in [0.3 + 0.01 * step for step in range(69)] + [0.985, 0.99, 0.995, 0.999]:
+        log_p = torch.tensor([[p] + 4 * [(1 - p) / 4]]).log()
+        for name, share in lines.items():
+            found[name].append((p, float(cross_entropy(log_p, torch.tensor([0]), smoothing=share).total)))
+    drawn = [Line(name, points) for name, points in found.items()]
+    x, y = Axis("probability of the right token", high=1.0), Axis("loss", low=0.0)
+    return chart("Label smoothing penalises a model that is too certain", drawn, x, y, right=110)
 
 
 def warmup() -> str:
@@ -274,7 +367,10 @@ def _names(ids: list[int]) -> list[str]:
     return [(tokenizer.token_of(number) or "").lstrip("▁") or "▁" for number in ids]
 
 
-PICTURES = (gradients, scaling, heads, clock, mask, cross, output, beam, skips, warmup, patches, cost)
+PICTURES = (
+    gradients, likeness, lookup, scaling, heads, skips, clock, mask, cross, output, beam, smoothing, warmup, targets,
+    patches, softened, cost,
+)  # fmt: skip
 
 
 def draw(folder: Path) -> list[Path]:

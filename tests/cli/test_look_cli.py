@@ -32,7 +32,7 @@ def test_a_matrix_on_the_terminal_and_the_answers(qkv):
     first, *rest = done.out.splitlines()
     assert first.endswith("filler: encoder, layer 0, head 1")
     assert any(line.lstrip().startswith("[MASK] ") for line in rest)
-    assert rest[-4].startswith("answer, [MASK]·at·2:")
+    assert rest[-4].startswith("answer, [MASK] at 2:")
     assert [line.split("  ")[1] for line in rest[-3:]] == ["input", "layer 0", "layer 1"]
     assert "\x1b" not in done.out
 
@@ -93,7 +93,7 @@ def test_two_models_beside_each_other(qkv, folders, tmp_path):
     assert [line.split()[0] for line in lines[3:5]] == ["0", "1"]
     assert lines[5].startswith("layer ")
     assert "most similar in" in lines[5]
-    assert lines[-3].startswith("answer, [MASK]·at·2:")
+    assert lines[-3].startswith("answer, [MASK] at 2:")
     assert "\x1b" not in done.out
     both = qkv("tuned", "the [MASK] sat", "--compare", folders / "filler", "--head", 0)
     assert both.out.count("encoder, layer 1, head 0") == 2

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from qkv.common.batch import Pairs, Tokens, move
+from qkv.insight.capture import capture
 from qkv.models import catalogue
 from qkv.models.position import POSITIONS
 from qkv.nn import kernels
@@ -84,3 +85,32 @@ def test_a_bias_takes_the_fused_kernel(preset: str, position: str, monkeypatch: 
     for _ in answers(config, batch_of(config, preset), device=DEVICE, kernel="auto"):
         pass
     assert seen
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("position", ["learned", "rotary", "bucketed", "alibi"])
+@pytest.mark.parametrize("preset", [*PRESETS, "rnn-base"])
+def test_watched_states_are_the_same_bit_for_bit(preset: str, position: str, training: bool) -> None:
+    """Attention is captured beside the fused kernels. Gradients are left out: CUDA adds some of them in any order."""
+    recurrent = preset == "rnn-base"
+    config = shrink(catalogue.preset(preset), dropout=0.2) if recurrent else build(preset, position)
+    if not recurrent:
+        config = catalogue.override(config, {"dropout": 0.2})
+    model = make(config).to(DEVICE).train(training)
+    batch = move(batch_for(config) if recurrent else batch_of(config, preset), DEVICE)
+
+    def states() -> Tensor:
+        torch.manual_seed(5)
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=ON_CUDA):
+            found: Tensor = model(batch).states
+        return found
+
+    plain = states()
+    with capture(model) as found:
+        watched = states()
+    assert torch.equal(plain, watched)
+    for weights in found.weights().values():
+        for one in weights:
+            torch.testing.assert_close(
+                one.float().sum(-1), torch.ones(one.shape[:-1], device=DEVICE), atol=1e-2, rtol=0
+            )

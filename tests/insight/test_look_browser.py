@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import re
-import time
-from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from qkv.checkpoints.folder import Folder
 from qkv.insight.look import Look
-from qkv.insight.look_comparison import LookComparison
-from qkv.predict import Model
+from tests.insight.look_page import changes, drawn, opened, percent, picture, said
 from tests.insight.test_html import HOSTILE
 from tests.predict.conftest import make_translator
 from tests.predict.readers import make_reader
 from tests.predict.test_look import make_vit
 
-CHROMIUM = "/usr/bin/chromium"
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-pytestmark = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"{CHROMIUM} is not installed")
 SOURCE, TARGET = "The small cat sleeps.", "Le petit chat dort."
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        found = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
-        )
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,40 +26,6 @@ def translated() -> Look:
 @pytest.fixture(scope="module")
 def file(translated: Look, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return translated.save(tmp_path_factory.mktemp("look") / "look.html")
-
-
-def opened(browser: Any, file: Path, *, width: int = 1200, scheme: str = "light") -> tuple[Any, list[str]]:
-    """Open a page and wait until it is drawn; gives it and everything that went wrong, or that it tried to load."""
-    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    seen: list[str] = []
-    tab.on("request", lambda request: seen.append(request.url))
-    tab.on("console", lambda message: seen.append(message.text))
-    tab.on("pageerror", lambda error: seen.append(str(error)))
-    tab.on("dialog", lambda dialog: seen.append(dialog.message))
-    tab.goto(file.as_uri())
-    drawn(tab)
-    return tab, [line for line in seen if line != file.as_uri()]
-
-
-def drawn(tab: Any) -> None:
-    tab.wait_for_selector("body[data-ready]")
-    tab.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30))))")
-
-
-def picture(tab: Any, section: str) -> str:
-    drawn(tab)
-    return str(tab.evaluate(f"document.querySelector('#{section} canvas').toDataURL()"))
-
-
-def changes(tab: Any, act: Any, *sections: str) -> list[bool]:
-    """Tell of some pictures whether an act changes them."""
-    before = [picture(tab, section) for section in sections]
-    act()
-    return [picture(tab, section) != old for section, old in zip(sections, before, strict=True)]
-
-
-def said(tab: Any, section: str) -> str:
-    return str(tab.locator(f"#{section} .said").inner_text())
 
 
 def test_choosers_change_what_is_drawn(browser: Any, file: Path, translated: Look) -> None:
@@ -262,131 +207,6 @@ def test_an_image_with_attention_over_it(browser: Any, tmp_path: Path) -> None:
     tab.close()
 
 
-def test_two_thousand_tokens_load_and_scroll(browser: Any, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="cut to 2000"):
-        found = make_reader("mlm", max_length=2000).look("the small cat sat on a mat and ran . " * 300)
-    assert len(found.part().rows) == 2000
-    file = tmp_path / "long.html"
-    file.write_text(found.html(most=10_000_000), encoding="utf-8")
-    took = []
-    for _ in range(3):  # of three tries the best: others may keep the machine busy
-        start = time.perf_counter()
-        tab, seen = opened(browser, file)
-        took.append(time.perf_counter() - start)
-        assert seen == []
-        if took[-1] < 2:
-            break
-        tab.close()
-    assert min(took) < 2
-    assert "stored for layer 1, thumbnails for the others" in tab.locator("#stored").inner_text()
-    assert tab.evaluate("document.querySelectorAll('*').length") < 2600  # 2,000 of them are names in a chooser
-    for section in ("heads", "matrix"):
-        view = f"document.querySelector('#{section} .view')"
-        assert changes(tab, lambda v=view: tab.evaluate(f"{v}.scrollTop = {v}.scrollHeight / 2"), section) == [True]
-    tab.select_option("#row", "1500")
-    drawn(tab)
-    assert tab.evaluate("document.querySelector('#heads .view').scrollTop") > 1400 * 22  # the token is in sight
-    assert changes(tab, lambda: tab.select_option("#layer", "0"), "matrix") == [True]
-    shades = "new Set(document.querySelector('#matrix canvas').getContext('2d').getImageData(0, 0, 300, 300).data).size"
-    assert tab.evaluate(shades) > 20  # the thumbnail, enlarged
-    tab.close()
-
-
-def test_rollout_of_a_text(browser: Any, tmp_path: Path) -> None:
-    found = make_reader("mlm").look("the cat sat")
-    tab, seen = opened(browser, found.save(tmp_path / "r.html"))
-    assert changes(tab, lambda: tab.select_option("#layer", "rollout"), "heads", "matrix") == [True, True]
-    tab.select_option("#row", "2")
-    drawn(tab)
-    rolled = found.rollout()[2]
-    best = int(rolled.argmax())
-    names = found.part().rows
-    told = re.fullmatch(r"(.+?) attends to (\S+) (\d+) %, .* \(rollout\)", said(tab, "heads"))
-    assert told is not None
-    assert told.groups()[:2] == (names[2], names[best])
-    assert float(told[3]) == pytest.approx(100 * float(rolled[best]), abs=1)  # stored in 8 bits
-    assert tab.locator("#head").is_disabled()
-    assert not tab.locator("#heads .chips").is_visible()
-    assert tab.locator("#steps .lead").inner_text().startswith("Rollout multiplies")
-    tab.select_option("#layer", "0")
-    drawn(tab)
-    assert (tab.input_value("#head"), tab.locator("#heads .chips button").count()) == ("all", 2)
-    tab.locator("#model button[aria-label='layer 1, head 1']").click()
-    drawn(tab)
-    assert (tab.input_value("#layer"), tab.input_value("#head")) == ("1", "1")
-    assert seen == []
-    tab.close()
-
-
-@pytest.fixture(scope="module")
-def beside() -> LookComparison:
-    second = make_reader("mlm")
-    first = Model(Folder(second.config, deepcopy(second.module), second.tokenizer), device="cpu")
-    torch.manual_seed(5)
-    with torch.no_grad():
-        for parameter in first.module.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    looks = (model.look("the [MASK] sat") for model in (first, second))
-    after, before = (replace(found, model=name) for found, name in zip(looks, ("<b>after", "before"), strict=True))
-    return after.compare(before)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (400, "dark")])
-def test_two_models_beside_each_other(
-    browser: Any, tmp_path: Path, beside: LookComparison, width: int, scheme: str
-) -> None:
-    tab, seen = opened(browser, beside.save(tmp_path / "c.html"), width=width, scheme=scheme)
-    assert tab.locator("h1").inner_text() == "<b>after beside before"
-    assert tab.locator("#part option").all_inner_texts() == ["encoder · <b>after", "encoder · before"]
-    assert tab.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    part = beside.part()
-    assert part.moved is not None
-    cells = tab.locator("#changes button")
-    assert cells.all_inner_texts() == [f"{value:.2f}" for value in part.moved.flatten().tolist()]
-    cells.nth(1).click()
-    drawn(tab)
-    assert (tab.input_value("#layer"), tab.input_value("#head"), tab.input_value("#row")) == ("0", "1", "-1")
-    near = part.where[0][1]
-    assert f"most similar in before: layer {near[0]}, head {near[1]}" in said(tab, "changes")
-    assert changes(tab, lambda: tab.select_option("#values", "minus"), "matrix") == [True]
-    rows = [one.weights(0, 1)[0] for one in (beside.look, beside.other)]
-    column = int((rows[0] - rows[1]).abs().argmax())
-    after, before = (row[column] for row in rows)
-    sign = "+" if after > before else "\u2212"
-    tab.focus("#matrix .view")
-    for _ in range(column + 1):
-        tab.keyboard.press("ArrowRight")
-        drawn(tab)
-    told = re.fullmatch(r".*: (.)([\d.]+) %, from [\d.]+ % to [\d.]+ % \(head 1\)", said(tab, "matrix"))
-    assert told is not None
-    assert told[1] == sign
-    assert float(told[2]) == pytest.approx(100 * float(abs(after - before)), abs=1)
-    assert changes(tab, lambda: tab.select_option("#part", "1"), "heads", "matrix") == [True, True]
-    assert (tab.input_value("#layer"), tab.input_value("#head"), tab.input_value("#row")) == ("0", "1", "0")
-    assert changes(tab, lambda: tab.select_option("#values", "own"), "matrix") == [True]
-    assert tab.locator("#other-name").inner_text() == "before"
-    lens = beside.other.lens
-    assert lens is not None
-    shares = tab.locator("#answers .other span").all_inner_texts()[1::2]
-    assert shares == [percent(score) for _, score in lens.choices[0][-1]]
-    assert seen == []
-    tab.close()
-
-
-def test_no_control_is_left_out(browser: Any, tmp_path: Path, beside: LookComparison) -> None:
-    """A new control needs a test: these are all there are."""
-    tab, _ = opened(browser, beside.save(tmp_path / "c.html"))
-    names = tab.evaluate(
-        "[...document.querySelectorAll('select, summary, [tabindex], canvas[tabindex]')].map(e => e.id)"
-    )
-    assert {name for name in names if name} == {
-        "part", "layer", "head", "row", "overlay", "zoom", "shade", "values", "place"
-    }  # fmt: skip
-    where = tab.evaluate("[...new Set([...document.querySelectorAll('button')].map(e => e.closest('section').id))]")
-    assert set(where) == {"changes", "heads", "model", "steps"}
-    tab.close()
-
-
 def test_a_notebook_shows_the_page_in_a_frame(browser: Any, tmp_path: Path, translated: Look) -> None:
     file = tmp_path / "notebook.html"
     file.write_text(f"<!doctype html><meta charset=utf-8>{translated._repr_html_()}", encoding="utf-8")
@@ -396,8 +216,3 @@ def test_a_notebook_shows_the_page_in_a_frame(browser: Any, tmp_path: Path, tran
     frame.locator("body[data-ready]").wait_for()
     assert frame.locator("#model .grid button").count() == 4
     tab.close()
-
-
-def percent(value: Any) -> str:
-    share = float(value)
-    return f"{round(100 * share)} %" if share >= 0.0995 else f"{100 * share:.1f} %"

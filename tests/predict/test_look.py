@@ -7,6 +7,7 @@ import torch
 import qkv
 from qkv.checkpoints.folder import Folder
 from qkv.common.errors import QkvError, UsageError
+from qkv.insight.rollout import rollout
 from qkv.models import catalogue
 from qkv.predict import Model
 from tests.predict.conftest import make_translator
@@ -152,10 +153,32 @@ def test_an_image_is_patches(image):
         model.look(image, "x")
 
 
+def test_windows_of_an_image_are_put_where_their_patches_are(image):
+    """Softmax within a window is that over the whole image, divided by what the window gets of it."""
+    plain = make_vit(patch_size=6)
+    windowed = make_vit(patch_size=6, patches={"window": 3})
+    windowed.module.load_state_dict(plain.module.state_dict())
+    found, whole = windowed.look(image), plain.look(image).weights(0)
+    rows_sum_to_one(found)
+    names = [name.removeprefix("patch ").split(",") for name in found.part().rows]
+    window = torch.tensor([-1] + [2 * (int(row) // 3) + int(column) // 3 for row, column in names[1:]])
+    same = window == window.unsqueeze(1)
+    wanted = whole * same / (whole * same).sum(-1, keepdim=True)
+    torch.testing.assert_close(found.weights(0), wanted)
+    assert found.part().call(0) is None
+    assert found.part().call(1) is not None
+    found.html()
+    rolled = found.rollout()
+    torch.testing.assert_close(rolled, rollout(found.weights(layer) for layer in range(2)))
+
+
 def test_what_cannot_be_looked_at_is_said(tmp_path):
     bare = qkv.build("bert-tiny", vocab_size=50, device="cpu")
-    with pytest.raises(UsageError, match="no tokenizer"):
-        bare.look("x")
+    for verb in ("look", "heads", "layers"):
+        with pytest.raises(UsageError, match=f"this bert has no tokenizer, and {verb} reads text"):
+            getattr(bare, verb)("x")
+    with pytest.raises(UsageError, match="this vit has no tokenizer, and heads reads text"):
+        make_vit().heads("x")
     with pytest.raises(UsageError, match="word2vec has no attention"):
         qkv.build("word2vec-small", vocab_size=50, device="cpu").look("x")
     with pytest.raises(UsageError, match="no tokens"):

@@ -109,6 +109,26 @@ def test_an_answer_is_that_of_the_python_verb(server: Server, models: dict[str, 
     assert same(found["answers"], wanted), (found["answers"], wanted)
 
 
+def test_answers_are_the_same_bit_for_bit_while_others_look(server: Server) -> None:
+    """The attention of every model that answers is looked at meanwhile."""
+    bodies = [(verb, {"model": name} | body) for verb, (name, body, _) in CASES.items() if verb != "look"]
+    bodies.append(("image", {"model": "pictures", "texts": [png(10)], "every": True}))
+    looks = {body["model"]: {"texts": ["the cat sat"]} for _, body in bodies} | {"pictures": {"texts": [png(200)]}}
+
+    def answers() -> list[Any]:
+        return [server.ask(f"/v1/{verb}", **body)["answers"] for verb, body in bodies]
+
+    def looked(name: str) -> int:
+        return len(server.ask("/v1/look", model=name, **looks[name])["answers"][0]["weights"])
+
+    alone = answers()
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(looked, name) for name in sorted(looks) * 5]
+        beside = [answers(), answers()]
+        assert all(one.result() for one in found)
+    assert beside == [alone, alone]
+
+
 def test_images_are_classified_and_never_read_from_paths(server: Server, models: dict[str, Any], tmp_path: Any) -> None:
     images = [png(10), "data:image/png;base64," + png(200)]
     found = server.ask("/v1/image", texts=images, every=True)["answers"]

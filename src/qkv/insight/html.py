@@ -125,7 +125,7 @@ def _part(look: Look, name: str, cells: int, blocks: dict[str, Tensor], prefix: 
 def _steps(part: Part, name: str, room: int, usual: int, blocks: dict[str, Tensor]) -> dict[str, Any]:
     """Store q and k of as many layers as there is room for, and return what the page must know to use them."""
     calls = [part.call(layer) for layer in range(part.num_layers)]
-    first = calls[0]
+    first = next((call for call in calls if call is not None), None)
     if first is None:
         return {}
     size = first.q.numel() + first.k.numel()

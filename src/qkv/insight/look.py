@@ -39,11 +39,13 @@ class Part:
         rows: the tokens that attend.
         columns: the tokens that they attend to.
         layers: what each layer computed; weights are computed from it when you ask for them.
+        order: which token each row of a layer with windows is (see `nn/windows.py`).
     """
 
     rows: list[str]
     columns: list[str]
     layers: list[list[Call] | list[Step]]
+    order: list[int] | None = None
 
     @property
     def num_layers(self) -> int:
@@ -59,7 +61,9 @@ class Part:
     def call(self, layer: int) -> Call | None:
         """Return queries, keys and scale of a layer, or None if they are not one product of q and k."""
         found = self.layers[self.check("layer", layer)]
-        return found[0] if len(found) == 1 and isinstance(found[0], Call) else None
+        if len(found) > 1 or not isinstance(found[0], Call) or found[0].queries.num_sequences > 1:
+            return None
+        return found[0]
 
     def weights(self, layer: int, head: int | None = None) -> Tensor:
         """Compute the weights of a layer or of one head. Shape: [N, L, S], or [L, S] of one head."""
@@ -69,7 +73,13 @@ class Part:
         with torch.no_grad():
             calls = [one_head(call, head) for call in found if isinstance(call, Call)]
             steps = [step for step in found if isinstance(step, Step)]
-            return (weights_of(calls) if calls else weights_of_steps(steps))[0][0].float()
+            each = [one[0].float() for one in (weights_of(calls) if calls else weights_of_steps(steps))]
+            return each[0] if len(each) == 1 else self._joined(each)
+
+    def _joined(self, windows: list[Tensor]) -> Tensor:
+        """Put the windows of a layer back where their tokens are; tokens of two windows have weight 0."""
+        back = torch.tensor(self.order, device=windows[0].device).argsort()
+        return torch.block_diag(*windows)[back][:, back]
 
     def check(self, what: str, number: int) -> int:
         """Return the number of a layer or head, counted from 0; negative ones count from the end."""
@@ -154,8 +164,9 @@ class Look:
 
     def rollout(self, part: str | None = None) -> Tensor:
         """Compute the attention rollout of a self-attention. Shape: [L, L]."""
-        _, found = self._own(part)
-        return rollout(found.weights(layer) for layer in range(found.num_layers))
+        name, found = self._own(part)
+        # A layer is its mean over the heads: all heads of a long text do not fit into memory.
+        return rollout(self.map(layer, part=name).unsqueeze(0) for layer in range(found.num_layers))
 
     def _own(self, part: str | None) -> tuple[str, Part]:
         """Return a self-attention: by default the first one."""
@@ -186,9 +197,8 @@ class Look:
             self._check_rollout(layer, head)
             return f"{TITLES[self._own(part)[0]]}, {ROLLOUT} through {_count(self._own(part)[1].num_layers, 'layer')}"
         found, layer = self.part(part), self.usual_layer(part) if layer is None else layer
-        heads = (
-            f"head {found.check('head', head)}" if head is not None else f"mean of {_count(found.num_heads, 'head')}"
-        )
+        head = 0 if found.num_heads == 1 and head is None else head
+        heads = f"head {found.check('head', head)}" if head is not None else f"mean of {found.num_heads} heads"
         return f"{TITLES[part or self.main]}, layer {found.check('layer', layer)}, {heads}"
 
     def heatmap(

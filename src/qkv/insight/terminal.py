@@ -101,8 +101,11 @@ def table(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> list[
 
 
 def label(name: str, *, longest: int = LONGEST_LABEL) -> str:
-    """Make a token readable on one line: show spaces, drop invisible characters, cut long tokens."""
-    shown = "".join("·" if sign.isspace() else sign for sign in normalize("NFC", name) if _has_shape(sign)) or "·"
+    """Make a token readable on one line: show spaces at its ends, drop invisible characters, cut long tokens."""
+    inside = normalize("NFC", name.strip(" "))
+    before, after = len(name) - len(name.lstrip(" ")), len(name) - len(name.rstrip(" "))
+    signs = ("·" if sign.isspace() and sign != " " else sign for sign in inside if _has_shape(sign))
+    shown = "·" * before + "".join(signs) + "·" * after * bool(inside) or "·"
     return shown if cell_len(shown) <= longest else set_cell_size(shown, longest - 1).rstrip() + "…"
 
 

@@ -13,6 +13,7 @@ from qkv.predict.runner import Runner
 from qkv.predict.texts import check_texts, readable
 from qkv.predict.translate import check_translator, translate
 from qkv.predict.translation import cut_texts
+from qkv.predict.verbs import tokenizer_for
 
 SEPARATORS = ("sep", "end")
 
@@ -22,7 +23,7 @@ def heads(model: Runner, texts: Sequence[str]) -> list[HeadNumbers]:
     model.check_layers("heads")
     if not check_texts("heads", texts):
         raise UsageError("heads are measured on texts: give at least one")
-    specials = model.tokenizer.specials if model.tokenizer else {}
+    specials = tokenizer_for(model, "heads").specials
     marks = {number for role, number in specials.items() if role in SEPARATORS}
     return measure_heads(model.module, text_batches(model, texts, targets=True), marks)
 

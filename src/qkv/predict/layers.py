@@ -18,6 +18,7 @@ from qkv.insight.position_geometry import scores_by_distance
 from qkv.predict.heads import same_tokens, text_batches
 from qkv.predict.runner import Runner
 from qkv.predict.texts import check_texts
+from qkv.predict.verbs import tokenizer_for
 
 VARIANTS = {  # skip connections, feed-forward layers
     "whole model": (True, True),
@@ -61,6 +62,7 @@ def layers(model: Runner, texts: Sequence[str], other: Runner | None = None) -> 
         one.check_layers("layers")
     if not check_texts("layers", texts):
         raise UsageError("layers are measured on texts: give at least one")
+    tokenizer_for(model, "layers")
     batches = [batch for batch in text_batches(model, texts, targets=False) if isinstance(batch, Tokens)]
     alike = {name: AlikenessMeter() for name in VARIANTS}
     for batch in batches:

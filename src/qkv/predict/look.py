@@ -98,7 +98,8 @@ def _parts(module: Any, found: Found, read: Input) -> dict[str, Part]:
         "decoder": (own, own),
         "cross": (read.written or [], read.tokens),
     }
-    return {kind: Part(*names[kind], layers[kind]) for kind in names if kind in layers}
+    order = getattr(_stack(module), "order", None)  # of layers that attend within windows
+    return {kind: Part(*names[kind], layers[kind], order) for kind in names if kind in layers}
 
 
 def _kind(module: Any, name: str) -> str:

@@ -19,6 +19,7 @@ from qkv.predict.fill import spelled
 from qkv.predict.images import read_images
 from qkv.predict.runner import Runner
 from qkv.predict.translate import best_path
+from qkv.predict.verbs import tokenizer_for
 from qkv.tokenizers.text import TextTokenizer
 
 
@@ -63,11 +64,10 @@ def read_input(model: Runner, text: str, target: str | None, options: Mapping[st
         raise UsageError(f"{', '.join(options)}: only a translator that writes the target itself takes these options")
     if model.family == "vit":
         return _image(model, text, target)
-    if model.tokenizer is None:
-        raise UsageError(f"this {model.family} has no tokenizer, and look reads text: load a folder that has one")
+    tokenizer = tokenizer_for(model, "look")
     if decodes:
-        return _pair(model, model.tokenizer, text, target, options)
-    return _text(model, model.tokenizer, text, target)
+        return _pair(model, tokenizer, text, target, options)
+    return _text(model, tokenizer, text, target)
 
 
 def _text(model: Runner, tokenizer: TextTokenizer, text: str, second: str | None) -> Input:

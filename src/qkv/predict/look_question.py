@@ -23,7 +23,7 @@ def question(model: Runner, given: Input) -> Question | None:
         return _words(model, "mlm", masks, places, [-1] * len(masks))
     if tokenizer is not None and "lm" in heads:
         rows = list(range(max(0, len(given.ids) - PLACES), len(given.ids)))
-        places = [f"after {given.tokens[row]}" for row in rows]
+        places = [f"after {given.tokens[row].replace(' ', '·')}" for row in rows]
         return _words(model, "lm", rows, places, [*given.ids, -1][rows[0] + 1 :])
     return _classes(model, given, heads)
 

@@ -43,10 +43,16 @@ def _by_heads(model: Runner) -> list[str]:
     return [*(verb for verb, needed in HEADS.items() if heads & needed), "embed", "similar"]
 
 
-def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[str]]) -> TextTokenizer:
-    """Check that a model has a verb and gets a list of texts, and return its tokenizer."""
+def tokenizer_for(model: Runner, verb: str) -> TextTokenizer:
+    """Return the tokenizer of a model; without one, it is an error that names the verb."""
     if model.tokenizer is None:
         raise UsageError(f"this {model.family} has no tokenizer, and {verb} reads text: load a folder that has one")
+    return model.tokenizer
+
+
+def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[str]]) -> TextTokenizer:
+    """Check that a model has a verb and gets a list of texts, and return its tokenizer."""
+    tokenizer = tokenizer_for(model, verb)
     if verb not in (there := verbs(model)):
         raise UsageError(f"this {model.family} cannot {verb}: it has no head for that (it can {', '.join(there)})")
     check_list(verb, texts)
@@ -54,7 +60,7 @@ def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[st
         text if isinstance(text, str) else " ".join(text) for text in texts if isinstance(text, str | list | tuple)
     ]
     model.warn_unknown(joined)
-    return model.tokenizer
+    return tokenizer
 
 
 def names_of(model: Runner) -> tuple[str, ...]:

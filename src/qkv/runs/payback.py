@@ -120,8 +120,8 @@ def payback(
     for name, value in (("--watts", watts), ("--training-kwh", training_kwh)):
         if value is not None:
             check_range(name, value, 0)
-    cost = training_cost(student) if training_kwh is None else training_kwh * 3.6e6
     models = {name: load(name, device=device) for name in (teacher, student)}
+    cost = training_cost(student) if training_kwh is None else training_kwh * 3.6e6
     given = list(texts) or [pair.source for pair in islice(named_pairs("phrasebook:test"), TEXTS)]
     return measured(models, cost, given, watts=watts)
 

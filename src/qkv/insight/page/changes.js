@@ -23,7 +23,7 @@ function drawChanges() {
   one("#changes").hidden = found === undefined;
   if (found === undefined) return;
   const heads = found.distances[0].length, grid = one("#changes .grid");
-  one("#changes .lead").textContent = `How far the attention of each head is from ${found.same ? "the same" : "the most similar"} head of `
+  one("#changes .lead").textContent = `How far the attention of each head is from that of ${found.same ? "the same" : "the most similar"} head of `
     + `${data.beside.model}, in bits: 0 is the same attention, 1 is none in common. A row for each layer, a column for each head. Click one to see it.`;
   grid.style.gridTemplateColumns = `auto repeat(${heads}, max-content) 1fr`;
   grid.replaceChildren(...found.distances.flatMap((row, layer) => [

@@ -11,7 +11,7 @@ function drawMatrix() {
   const asked = Number(one("#zoom").value), room = matrixView.clientWidth;
   const named = (size) => size >= SMALLEST_NAMED;
   const longest = (names) => Math.min(130, 14 + 7.6 * names.reduce((most, name) => Math.max(most, [...name].length), 0));
-  const fit = Math.min(28, (room - longest(rows) - 4) / columns.length);
+  const fit = Math.min(36, (room - longest(rows) - 4) / columns.length);
   cell = asked || (named(fit) ? Math.floor(fit) : Math.max(Math.min((room - 4) / columns.length, 10), 0.5));
   marginLeft = named(cell) ? longest(rows) : 2;
   marginTop = named(cell) ? Math.round(longest(columns) * 0.8) + 8 : 2;
@@ -34,7 +34,7 @@ function paintMatrix(brush, seen) {
   const start = Math.max(0, Math.floor((seen.x - marginLeft) / cell)), end = Math.min(columns.length, Math.ceil((seen.x + seen.width - marginLeft) / cell));
   if (last > first && end > start) {
     const x = marginLeft + start * cell - seen.x, y = marginTop + first * cell - seen.y;
-    brush.imageSmoothingEnabled = cell < 1;
+    brush.imageSmoothingEnabled = false;
     if (maps === null) enlargedThumb(brush, seen);
     else {
       brush.drawImage(cells(first, last, start, end), x, y, (end - start) * cell, (last - first) * cell);
@@ -49,13 +49,24 @@ function paintMatrix(brush, seen) {
 const full = () => one("#shade").value === "absolute" ? 1 : theirs === null ? largest : largestDifference;
 
 // The visible cells as an image of one pixel each, shaded by the root of the weight, so that 10 % is still visible.
+// Where cells are smaller than pixels, a pixel is the largest one it covers: the mean would hide lines and diagonals.
 function cells(first, last, start, end) {
-  const { columns } = part();
-  const image = new ImageData(end - start, last - first), most = full();
+  const { columns } = part(), step = Math.max(1, Math.ceil(1 / cell));
+  const image = new ImageData(Math.ceil((end - start) / step), Math.ceil((last - first) / step)), most = full();
+  const largestIn = (top, left) => {
+    let found = 0;
+    for (let i = top; i < Math.min(top + step, last); i++) {
+      for (let j = left; j < Math.min(left + step, end); j++) {
+        const value = valueAt(i * columns.length + j);
+        if (Math.abs(value) > Math.abs(found)) found = value;
+      }
+    }
+    return found;
+  };
   let pixel = 0;
-  for (let i = first; i < last; i++) {
-    for (let j = start; j < end; j++) {
-      const value = valueAt(i * columns.length + j), [red, green, blue] = value < 0 ? colours.below : colours.levels;
+  for (let i = first; i < last; i += step) {
+    for (let j = start; j < end; j += step) {
+      const value = largestIn(i, j), [red, green, blue] = value < 0 ? colours.below : colours.levels;
       image.data[pixel] = red;
       image.data[pixel + 1] = green;
       image.data[pixel + 2] = blue;
@@ -76,13 +87,12 @@ function asCanvas(image) {
 
 function enlargedThumb(brush, seen) {
   const { rows, columns } = part();
-  brush.imageSmoothingEnabled = false;
   brush.drawImage(thumbImage(state.layer, shownHeads()[0]), marginLeft - seen.x, marginTop - seen.y, columns.length * cell, rows.length * cell);
 }
 
 function numbers(brush, seen, first, last, start, end) {
   const { columns } = part();
-  brush.font = "10px system-ui, sans-serif";
+  brush.font = `${cell >= 32 ? 12 : 10}px system-ui, sans-serif`;
   brush.textAlign = "center";
   for (let i = first; i < last; i++) {
     for (let j = start; j < end; j++) {

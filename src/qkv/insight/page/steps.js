@@ -22,7 +22,7 @@ async function drawSteps() {
   const { q, keys, raw, bias, score, power, weight } = found;
   lead.textContent = `${rows[row]} asks with q, and each token answers with k: here in layer ${layer}, head ${head}, with ${q.length} numbers each. `
     + `q·k is multiplied by ${number(scale)}${bias ? ", the position scheme adds its bias," : ""} and the softmax turns the scores into weights that sum to 1.`
-    + (state.row < 0 ? " Choose a token to see its own." : "");
+    + (state.row < 0 ? " Choose a token to see its weights." : "");
   const seen = columns.map((_, j) => j).filter((j) => score[j] > -Infinity);
   const order = [...seen].sort((a, b) => weight[b] - weight[a]);
   const shown = order.slice(0, SHOWN).sort((a, b) => a - b);
