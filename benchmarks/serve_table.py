@@ -71,7 +71,7 @@ def memory(samples: list[dict[str, float]]) -> list[str]:
     """Return the memory of both processes at the start, after a tenth of the time and at the end, and its growth."""
     early = next(one for one in samples if one["minutes"] >= samples[-1]["minutes"] / 10)
     lines = [
-        f"| memory, {samples[-1]['minutes']:.1f} minutes | start | after a tenth | end | most | growth since the tenth |",
+        f"| memory, {samples[-1]['minutes']:.1f} minutes | start | after a tenth | end | most | growth since |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, shown in (("http", "HTTP process"), ("compute", "compute process")):
