@@ -8,7 +8,7 @@ Three sides, each a process of its own on the same cores (--cores): the server (
 worker that answers one line at a time, as in encode_cpu.py), and this script, which is the client: raw asyncio
 (serve_load.py) over 127.0.0.1. A round asks the sides in turn; figures are medians over the rounds.
 
-throughput   the same texts in one call of `model.embed`, and in requests of --texts texts each over --connections
+throughput   the same texts in one call of `model.embed`, and in requests of --texts texts each, --in-flight at a time
 one by one   one text after the other in one process, and one request after the other over one connection
 overload     requests at --over times the rate that the server has just reached; times count from when a request was due
 generate     --streams prompts in one call of `model.generate`, and as many streams at the same time
@@ -80,6 +80,11 @@ def requests(texts: Sequence[str], size: int) -> list[bytes]:
     return [load.post("/v1/embed", {"texts": list(group)}) for group in groups]
 
 
+def connections(in_flight: int, size: int) -> int:
+    """Return how many connections keep so many texts under way."""
+    return max(2, in_flight // size)
+
+
 def check(server: Server, ours: Library, texts: list[str]) -> float:
     """Compare the server's vectors with the library's; return the largest difference."""
     answers = server.ask("/v1/embed", texts=texts)["answers"]
@@ -97,7 +102,9 @@ def embed_round(server: Server, ours: Library, texts: list[str], args: argparse.
     for size in args.texts:
         made_of = requests(texts, size)
         time.sleep(REST)
-        done = asyncio.run(load.closed(server.address, made_of, min(args.connections, len(made_of))))
+        done = asyncio.run(load.closed(server.address, made_of, connections(args.in_flight, size)))
+        if set(done.statuses) - {200, 429}:
+            raise SystemExit(f"the server answers with {done.statuses}")
         found["texts"][size] = {"rate": len(texts) / done.seconds, "statuses": done.statuses}
     found["library one"] = statistics.median(ours.ask("singles", texts[: args.singles]))
     time.sleep(REST)
@@ -111,7 +118,7 @@ def overload(server: Server, texts: list[str], args: argparse.Namespace) -> dict
     made_of = requests(texts, args.overload_texts)
     enough = list(itertools.islice(itertools.cycle(made_of), max(len(made_of), args.requests)))
     time.sleep(REST)
-    capacity = asyncio.run(load.closed(server.address, enough, min(args.connections, len(enough)))).rate
+    capacity = asyncio.run(load.closed(server.address, enough, connections(args.in_flight, args.overload_texts))).rate
     time.sleep(REST)
     rate = args.over * capacity
     over = asyncio.run(load.opened(server.address, made_of, rate, args.seconds, args.most_connections))
@@ -136,7 +143,7 @@ async def remember(server: Server, texts: list[str], args: argparse.Namespace) -
         samples.append({"minutes": passed / 60} | server.memory())
         stop = time.monotonic() + EVERY
         while time.monotonic() < stop:
-            await load.closed(server.address, made_of, args.connections)
+            await load.closed(server.address, made_of, connections(args.in_flight, max(args.texts)))
     return [*samples, {"minutes": (time.monotonic() - start) / 60} | server.memory()]
 
 
@@ -216,7 +223,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--model", type=Path, default=minilm(), help="an encoder's folder; default: MiniLM")
     found.add_argument("--count", type=int, default=1024, help="texts of a round")
     found.add_argument("--texts", type=int, nargs="+", default=[1, 8, 32], help="texts of a request; several are tried")
-    found.add_argument("--connections", type=int, default=32, help="connections that send one request after the other")
+    found.add_argument("--in-flight", type=int, default=192, help="texts that are asked for at the same time")
     found.add_argument("--singles", type=int, default=128, help="texts of a round that are sent one by one")
     found.add_argument("--over", type=float, default=4.0, help="times the capacity")
     found.add_argument("--overload-texts", type=int, default=8, help="texts of a request under overload")

@@ -12,6 +12,7 @@ from typing import Any
 
 Address = tuple[str, int]
 PATIENCE = 120.0  # seconds after which an answer counts as lost
+AGAIN = 0.05  # seconds until a request that was refused is sent again
 END = b"\r\n\r\n"
 
 
@@ -114,14 +115,18 @@ class Load:
 
 
 async def closed(address: Address, requests: Sequence[bytes], connections: int) -> Load:
-    """Send all requests; each connection sends its next one when it has the answer."""
+    """Send all requests; each connection sends its next one when it has the answer. What is refused is sent again."""
     left, load, start = deque(requests), Load(), time.perf_counter()
 
     async def client() -> None:
         connection = Connection(address)
         while left:
             request, begun = left.popleft(), time.perf_counter()
-            load.add((await connection.ask(request)).status, time.perf_counter() - begun)
+            status = (await connection.ask(request)).status
+            load.add(status, time.perf_counter() - begun)
+            if status == 429:
+                left.append(request)
+                await asyncio.sleep(AGAIN)
         connection.close()
 
     await asyncio.gather(*(client() for _ in range(connections)))

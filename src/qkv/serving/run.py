@@ -54,6 +54,7 @@ def serve(app: Served, limits: Limits, place: socket.socket, begun: Callable[[],
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here asks who the client is
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(limits.deadline) + 1,
         backlog=1024,
