@@ -240,3 +240,4 @@ def test_demo_runs(tmp_path: Path) -> None:
     assert float(bleu) >= 95
     assert (tmp_path / "runs" / "phrasebook" / "attention.svg").is_file()
     assert "Now try:" in demo.stdout
+    assert " serve runs/phrasebook " in demo.stdout
