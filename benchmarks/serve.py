@@ -189,7 +189,9 @@ def measure_embed(args: argparse.Namespace, work: Path) -> dict[str, Any]:
 
 def measure_generate(args: argparse.Namespace, work: Path) -> dict[str, Any]:
     folder = made(args.generate, work)
-    prompts = ["w1 w22 w333 w4 w55"] * args.streams if not Path(args.generate).is_dir() else sentences(args.streams)
+    prompts = ["w1 w22 w333 w4 w55"] * args.streams  # the words of a preset
+    if Path(args.generate).is_dir():
+        prompts = [" ".join(text.split()[:5]) for text in sentences(args.streams)]
     with sides.library(folder, args) as ours, sides.serving(folder, args, work) as server:
         rounds = [generate_round(server, ours, prompts, args) for _ in range(args.rounds + 1)]
     return {"rounds": rounds[1:]}
