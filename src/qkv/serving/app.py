@@ -116,6 +116,8 @@ def _tell(fields: dict[str, Any]) -> None:
         log("model loaded", model=fields["name"], seconds=fields["facts"]["load_seconds"])
     elif fields["kind"] == "failed":
         log("model failed to load", level=40, model=fields["name"], message=fields["message"])
+    elif fields["kind"] == "unstarted":
+        log("compute process failed to start", level=40, message=fields["message"])
     elif fields["kind"] == "ended":
         log("compute process ended; starting it again", level=40)
     elif fields["kind"] == "ready":
