@@ -53,7 +53,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def quoted(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+    return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", text)]
 
 
 def conversations() -> list[tuple[str, str]]:
