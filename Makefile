@@ -62,7 +62,7 @@ $(READY): pyproject.toml constraints.txt $(NATIVE)
 
 $(DEMO): pyproject.toml constraints.txt $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(PIP) -e '.[serve]'
 	touch $@
 
 clean:

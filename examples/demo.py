@@ -72,6 +72,7 @@ def main() -> None:
     console.print(f"  {command} translate {RUN} 'The old man has lost his keys.'", soft_wrap=True)
     console.print(f"  {command} look {RUN} 'We sold the old house.' --html look.html", soft_wrap=True)
     console.print(f"  {command} info {RUN}", soft_wrap=True)
+    console.print(f"  {command} serve {RUN}   # then open the address it prints in a browser", soft_wrap=True)
     console.print(f"  {command} train translate --set data.train=[your.en,your.fr]", soft_wrap=True, markup=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
+from qkv.common.errors import QkvError
+from qkv.serving import start
+from qkv.serving.run import bind
 from tests.serving.server import Server, served
 
 KEY = "a-key-of-the-tests"
@@ -167,10 +171,12 @@ def test_docs_list_every_route(server: Server) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["nothing-here"], "unknown model folder or built-in model 'nothing-here'"),
+        (["nothing-here"], "nothing-here is not a folder (built-in models: en-de, "),
         (["en-de", "--host", "0.0.0.0"], "set an API key in QKV_API_KEY"),
         (["en-de", "--host", "0.0.0.0", "--api-key", "short"], "at least 8 characters"),
-        (["en-de", "en-de"], "have the same name, en-de"),
+        (["en-de", "en-de"], "en-de is named twice"),
+        (["en-de", "--cors", "example.org"], "--cors takes an origin such as https://example.org"),
+        (["en-de", "--cors", "https://example.org/"], "not 'https://example.org/'"),
     ],
 )
 def test_wrong_usage_is_one_sentence(shell: Any, words: list[str], told: str) -> None:
@@ -178,6 +184,39 @@ def test_wrong_usage_is_one_sentence(shell: Any, words: list[str], told: str) ->
     assert found.code == 2
     assert told in found.err
     assert found.err.count("\n") == 1
+
+
+def test_folders_of_the_same_name_are_refused(shell: Any, folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "words").symlink_to(folders["words"])
+    found = shell("serve", folders["words"], tmp_path / "words")
+    assert found.code == 2
+    assert f"{folders['words']} and {tmp_path / 'words'} have the same name, words: rename one" in found.err
+
+
+def test_a_missing_extra_is_a_command_to_type(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    found = shell("serve", "en-de")
+    assert found.code == 1
+    assert found.err.endswith("qkv serve needs the package prometheus_client: pip install 'qkv[serve]'\n")
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80"),
+        ("localhost", "http://localhost:80"),
+        ("::1", "http://[::1]:80"),
+        ("0.0.0.0", "http://127.0.0.1:80 and every other address of this machine"),
+        ("::", "http://127.0.0.1:80 and every other address of this machine"),
+    ],
+)
+def test_the_address_can_be_opened(host: str, told: str) -> None:
+    assert start._url(host, 80) == told
+
+
+def test_a_second_server_cannot_bind() -> None:
+    with bind("127.0.0.1", 0) as place, pytest.raises(QkvError, match="Address already in use; --port 0"):
+        bind("127.0.0.1", place.getsockname()[1])
 
 
 def test_a_port_that_is_taken_is_one_sentence(shell: Any) -> None:

@@ -14,6 +14,7 @@ from tests.hub_server import HubServer
 from tests.predict.conftest import make_translator
 from tests.predict.readers import NER, make_reader
 from tests.predict.writers import writer
+from tests.serving.server import served
 from tests.tour.documents import PACKAGE, ROOT, alike, blocks, run_python
 
 from qkv.models.catalogue import FAMILIES
@@ -253,3 +254,9 @@ def test_demo_runs(tmp_path: Path) -> None:
     assert float(bleu) >= 95
     assert (tmp_path / "runs" / "phrasebook" / "attention.svg").is_file()
     assert "Now try:" in demo.stdout
+    assert " serve runs/phrasebook " in demo.stdout
+    pytest.importorskip("fastapi")
+    with served(tmp_path, tmp_path / "runs" / "phrasebook") as server:
+        assert "<title>" in server.client.get("/").text
+        (answer,) = server.ask("/v1/translate", texts=["The small cat does not see the red apple."])["answers"]
+        assert answer["translation"].endswith("rouge.")

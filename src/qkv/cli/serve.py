@@ -30,32 +30,36 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen on. Any but this machine's own needs an API key.")
-    ] = ("127.0.0.1"),
+        str, typer.Option(help="The address to listen on; 0.0.0.0 lets other machines in, and needs an API key.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     api_key: Annotated[
         str | None,
         typer.Option(
             envvar="QKV_API_KEY",
-            help="What clients must send as a bearer token. Others can see it on a command line: better set "
+            help="What clients must send as a bearer token. Others on this machine can see a command line: better set "
             "the environment variable.",
             show_default=False,
         ),
     ] = None,
     cors: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Let pages of this origin ask; repeat it for more.", show_default=False),
+        typer.Option(
+            metavar="ORIGIN",
+            help="Let web pages of this origin (https://example.org) send requests; repeat it for more.",
+            show_default=False,
+        ),
     ] = None,
     device: Annotated[str | None, DEVICE] = None,
     threads: Annotated[
         int | None,
-        typer.Option(min=1, help="Threads of a matrix product. Default: one for each core.", show_default=False),
+        typer.Option(min=1, help="Threads to compute with. Default: one for each core.", show_default=False),
     ] = None,
     deadline: Annotated[
-        float, typer.Option(min=0.1, help="Seconds until an answer is given up.", rich_help_panel=LIMITS)
+        float, typer.Option(min=0.1, help="Seconds until a request without an answer gets 504.", rich_help_panel=LIMITS)
     ] = 60.0,
     queue: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait; beyond that, 429.", rich_help_panel=LIMITS)
+        int, typer.Option(min=1, help="Requests that may wait or run; beyond that, 429.", rich_help_panel=LIMITS)
     ] = 256,
     patience: Annotated[
         float,

@@ -64,9 +64,7 @@ class Runner:
     def check_layers(self, what: str) -> None:
         """Raise an error if the model is an export: another engine computes its layers, and shows nothing of them."""
         if self.exported:
-            raise UsageError(
-                f"{what} cannot work on an export, which does not show its layers: use the original folder"
-            )
+            raise UsageError(f"{what} cannot work on an export, which does not show its layers")
 
     @property
     def family(self) -> str:

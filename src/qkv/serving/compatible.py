@@ -87,18 +87,19 @@ class Rerank(_Body):
     truncate: bool = False
 
 
-def add_routes(app: FastAPI, asking: Asking) -> list[str]:
-    """Add the routes, and return their paths."""
-    routes: dict[str, tuple[type[BaseModel], Callable[[Asking, Request], Any], str]] = {
+def add_routes(app: FastAPI, asking: Asking) -> dict[str, Route]:
+    """Add the routes, and return their handlers by path."""
+    kinds: dict[str, tuple[type[BaseModel], Callable[[Asking, Request], Any], str]] = {
         "/v1/embeddings": (Embeddings, _embeddings, "OpenAI"),
         "/v1/completions": (Completions, _completions, "OpenAI"),
         "/embed": (Embed, _embed, "text-embeddings-inference"),
         "/predict": (Predict, _predict, "text-embeddings-inference"),
         "/rerank": (Rerank, _rerank, "text-embeddings-inference"),
     }
-    for path, (kind, answer, tag) in routes.items():
-        app.add_api_route(path, _handler(asking, answer), methods=["POST"], tags=[tag], **described(kind))
-    return list(routes)
+    routes = {path: _handler(asking, answer) for path, (_, answer, _) in kinds.items()}
+    for path, (kind, _, tag) in kinds.items():
+        app.add_api_route(path, routes[path], methods=["POST"], tags=[tag], **described(kind))
+    return routes
 
 
 def _handler(asking: Asking, answer: Callable[[Asking, Request], Any]) -> Route:

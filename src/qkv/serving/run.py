@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -28,9 +29,11 @@ def bind(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen()  # or a second server could bind, too, until this one takes connections
     except (OSError, OverflowError) as error:
         told = reason_of(error) if isinstance(error, OSError) else "a port is at most 65535"
-        raise QkvError(f"{host}:{port} cannot be opened: {told}") from None
+        hint = "; --port 0 takes a free one" if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else ""
+        raise QkvError(f"{host}:{port} cannot be opened: {told}{hint}") from None
     return found
 
 
@@ -54,6 +57,7 @@ def serve(app: Served, limits: Limits, place: socket.socket, begun: Callable[[],
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nothing here asks who the client is
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=int(limits.deadline) + 1,
         backlog=1024,

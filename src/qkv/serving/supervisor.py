@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from qkv.common.errors import reason_of
 from qkv.serving import frames
 from qkv.serving.errors import Refused
 from qkv.serving.limits import Limits, cost_of
@@ -230,6 +231,8 @@ class Supervisor:
             begun = time.monotonic()
             try:
                 await self._run_once()
+            except OSError as error:  # no memory for a process, or no permission
+                self._watch({"kind": "unstarted", "message": reason_of(error)})
             finally:
                 self._lose()
             self.restarts += 1
