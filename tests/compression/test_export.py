@@ -99,7 +99,8 @@ def test_a_translator_says_the_same_with_every_search(translator, options) -> No
     assert [one.tokens for one in mine] == [one.tokens for one in other]
     assert [[rest.text for rest in one.others] for one in mine] == [[rest.text for rest in one.others] for one in other]
     assert np.allclose([one.score for one in mine], [one.score for one in other], atol=1e-3)
-    assert [one.tokens for one in translate(theirs, TEXTS[3:4], **options)] == [mine[3].tokens] or "sample" in options
+    if "sample" not in options:  # samples depend on the place of a text among the others
+        assert [one.tokens for one in translate(theirs, TEXTS[3:4], **options)] == [mine[3].tokens]
 
 
 def test_a_translator_embeds_and_scores_targets(translator) -> None:

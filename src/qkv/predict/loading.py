@@ -15,7 +15,7 @@ from qkv.checkpoints.word_vectors import read_vector_file
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError, show, system_errors, unknown
 from qkv.compression.engine import accelerate
-from qkv.compression.export.folder import is_export, only_here, read_export
+from qkv.compression.export.folder import check_settings, is_export, read_export
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.nn.init import without_weights
@@ -62,8 +62,8 @@ def load(
     bound_primitives()
     path = find(folder)
     if is_export(path):
-        only_here(str(folder), ("device", device, "cpu"), ("kernel", kernel, "auto"), ("dtype", dtype, "float32"))
-        only_here(str(folder), ("image_size", image_size, None))
+        check_settings(str(folder), ("device", device, "cpu"), ("kernel", kernel, "auto"), ("dtype", dtype, "float32"))
+        check_settings(str(folder), ("image_size", image_size, None))
         return Model(read_export(path, verify=verify), device="cpu")
     found = read_folder(path, dtype=kind, verify=verify) if path.is_dir() else read_vector_file(path)
     if image_size is not None:

@@ -14,10 +14,11 @@ from torch import Tensor
 from qkv.checkpoints.weights import read_weights
 from qkv.common.batch import Tokens
 from qkv.common.errors import QkvError, UsageError
-from qkv.compression.export.ctranslate2_files import HEADS, INSTALL, PLACE, searches
+from qkv.compression.export.ctranslate2_files import HEADS, PLACE, searches
 from qkv.compression.export.ctranslate2_search import Search
-from qkv.compression.export.graphs import HEAD, HeadGraph
-from qkv.compression.export.tracing import first_line
+from qkv.compression.export.graphs import HEAD
+from qkv.compression.export.modules import HeadGraph
+from qkv.compression.export.tracing import INSTALL, first_line
 from qkv.data.optional import need
 from qkv.models.skeleton import EncoderDecoder, Headed
 

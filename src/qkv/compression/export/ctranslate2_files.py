@@ -1,6 +1,6 @@
-"""Models as folders of CTranslate2, by its own converter: all sequences of a beam in one C++ call.
+"""Models as folders of CTranslate2, written by its own converter.
 
-CTranslate2 runs encoders and whole searches, but no heads. So the weights of an encoder's heads go along, for PyTorch.
+CTranslate2 runs encoders and whole searches, but no heads. So an encoder's heads are stored beside it, for PyTorch.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from torch import Tensor
 from qkv.checkpoints.folder import OURS, Folder, folder_files, why_ours
 from qkv.checkpoints.weights import WHOLE, json_bytes, weight_bytes
 from qkv.common.errors import QkvError, UsageError
-from qkv.compression.export.tracing import first_line, quietly
+from qkv.compression.export.tracing import INSTALL, first_line, quietly
 from qkv.data.optional import need
 from qkv.models.catalogue import build
 from qkv.models.skeleton import EncoderDecoder, Headed, Transformer
 
-PLACE = "ctranslate2/"  # its config.json is another one than ours
+PLACE = "ctranslate2/"  # CTranslate2 writes a config.json of its own
 HEADS = "heads/"  # weights of heads
-INSTALL = "'qkv[export]'"
 
 
 def ctranslate2_files(folder: Folder) -> dict[str, bytes]:
@@ -32,7 +31,7 @@ def ctranslate2_files(folder: Folder) -> dict[str, bytes]:
     told.disable_progress_bar()
     convert = need("ctranslate2.converters", "exporting to CTranslate2", INSTALL).TransformersConverter
     if not isinstance(folder.model, Transformer | EncoderDecoder) or folder.tokenizer is None:
-        raise UsageError("CTranslate2 runs Transformers over text that have a tokenizer")
+        raise UsageError("CTranslate2 runs only Transformers over text, with a tokenizer")
     heads = {} if searches(folder.model) else _head_weights(folder.model)
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
         source, out = Path(place) / "model", Path(place) / "converted"
@@ -70,7 +69,7 @@ def _check_format(kind: str, folder: Folder) -> None:
 
 
 def _mend(config: Path) -> None:
-    """Give a vocabulary without an unknown token one that never stands for that: CTranslate2 cannot read its null."""
+    """Name some token as the unknown token where there is none, since CTranslate2 cannot read null."""
     raw = json.loads(config.read_text("utf-8"))
     if raw.get("unk_token", "") is None:
         config.write_bytes(json_bytes(raw | {"unk_token": raw["eos_token"]}))
@@ -90,6 +89,6 @@ def _without_heads(folder: Folder) -> Folder:
 
 
 def _head_weights(model: Headed) -> dict[str, Tensor]:
-    """Return what the heads read besides hidden states: their own weights, and the table of one that is tied to it."""
+    """Return the weights of the heads, and the embeddings if a head shares them."""
     kept = ("heads.", "pooler.", *(("embeddings.token.",) if "mlm" in model.heads else ()))
     return {name: x for name, x in model.state_dict().items() if name.startswith(kept)}

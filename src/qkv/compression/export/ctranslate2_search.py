@@ -50,14 +50,14 @@ class Search:
         _check(config)
         begun = [self._text(ids) for ids in prefixes] if prefixes and any(map(len, prefixes)) else None
         if begun and not self._translates:
-            raise UsageError("CTranslate2 forces no prefix on a language model: write it into the prompt")
+            raise UsageError("CTranslate2 takes no prefix for a language model: write it at the end of the prompt")
         found = self._searched(config, end_id, max(limits, default=0), begun)
         cut = [
             [ids[: limit + (end_id in ids)] if len(ids) > limit else ids for ids in several]
             for several, limit in zip(found, limits, strict=True)
         ]
         if on_tokens is not None:
-            cut = [[ids] for ids in _heard([several[0] for several in cut], end_id, on_tokens)]
+            cut = [[ids] for ids in _reported([several[0] for several in cut], end_id, on_tokens)]
         return self._hypotheses(cut, config, end_id)
 
     def _searched(self, config: DecodingConfig, end_id: int, most: int, begun: Any) -> list[list[Ids]]:
@@ -113,17 +113,17 @@ class Search:
 
 
 def _check(config: DecodingConfig) -> None:
-    """Raise an error for settings that CTranslate2 has not, or means otherwise."""
+    """Raise an error for settings that CTranslate2 lacks or applies differently."""
     if config.sample:
-        raise UsageError("CTranslate2 draws samples that depend on the batch: use temperature 0 or a beam")
+        raise UsageError("samples of CTranslate2 depend on the batch: use temperature 0 or a beam")
     if config.no_repeat_ngram and config.beam > 1:
-        raise UsageError("CTranslate2 means something else by no_repeat_ngram in a beam: use a beam of 1")
+        raise UsageError("CTranslate2 applies no_repeat_ngram differently in beam search: use a beam of 1")
     if config.forbidden:
-        raise UsageError("CTranslate2 has no forbidden words: use the folder that the export was made from")
+        raise UsageError("CTranslate2 does not support forbidden words: use the folder that the export was made from")
 
 
-def _heard(found: list[Ids], end_id: int, on_tokens: OnTokens) -> list[Ids]:
-    """Tell of all tokens, step by step, and cut the sequences that are stopped."""
+def _reported(found: list[Ids], end_id: int, on_tokens: OnTokens) -> list[Ids]:
+    """Report all tokens step by step, and cut the sequences that are stopped."""
     kept: list[Ids] = [[] for _ in found]
     going = set(range(len(found)))
     for step in range(max(map(len, found), default=0)):

@@ -1,4 +1,4 @@
-"""What graphs are given: rectangles of ids with a mask, the memory of a decoder, a cache."""
+"""The inputs of graphs: rectangles of ids with a mask, the memory of a decoder, a cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from qkv.common.batch import Tokens
-from qkv.compression.export.graphs import MEMORY, PAST, SIDES, cache_shape
+from qkv.compression.export.graphs import cache_shape
+from qkv.compression.export.modules import MEMORY, PAST, SIDES
 
 
 class Engine(Protocol):

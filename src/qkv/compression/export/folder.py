@@ -1,7 +1,6 @@
-"""Exported folders: graphs in the place of weights, and everything else that a model folder has.
+"""Exported folders: the files of a model folder, with those of the format in the place of the weights.
 
-Beside config.json, tokenizer.json and the like, which are those of the model's folder, there are qkv_export.json, with
-the format and our own config, and the files of the format.
+qkv_export.json holds the format and our own config.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ def read_export(path: Path, *, verify: bool) -> Folder:
     return replace(found, stored_as=f"{to} export", exported=to)
 
 
-def only_here(name: str, *given: tuple[str, Any, Any]) -> None:
-    """Raise an error for settings of `load` that an export does not have: name, value and usual value of each."""
+def check_settings(name: str, *given: tuple[str, Any, Any]) -> None:
+    """Raise an error for settings of `load` that an export cannot change: name, value and usual value of each."""
     for what, value, usual in given:
         if value not in (None, usual):
             raise UsageError(f"{name} is an export, which runs with {what} {usual}, not {value}: leave {what} out")

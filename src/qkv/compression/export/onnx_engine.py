@@ -12,7 +12,7 @@ from torch.utils.dlpack import from_dlpack
 
 from qkv.common.errors import QkvError
 from qkv.compression.export.feeds import GraphEngine
-from qkv.compression.export.onnx_files import INSTALL
+from qkv.compression.export.tracing import INSTALL, first_line
 from qkv.data.optional import need
 from qkv.models.skeleton import Headed
 
@@ -49,7 +49,7 @@ class OnnxEngine(GraphEngine):
             try:
                 found = self._runtime.InferenceSession(str(place), options, providers=["CPUExecutionProvider"])
             except Exception as error:  # ONNX Runtime has its own errors for each kind of damage
-                raise QkvError(f"{place} cannot be loaded: {' '.join(str(error).split())[:200]}") from None
+                raise QkvError(f"{place} cannot be loaded: {first_line(error)[:200]}") from None
             self._sessions[graph] = found
         return self._sessions[graph]
 

@@ -11,13 +11,12 @@ import torch
 from qkv.common.errors import QkvError
 from qkv.common.progress import Bar
 from qkv.compression.export.graphs import Graph
-from qkv.compression.export.tracing import first_line, quietly, traced
+from qkv.compression.export.tracing import INSTALL, first_line, quietly, traced
 from qkv.data.optional import need
 
 WEIGHTS = "model.onnx.data"
 LEAST = 1024  # bytes of a tensor that is stored outside its graph
 ALIGNED = 4096  # so that ONNX Runtime can map the file instead of reading it
-INSTALL = "'qkv[export]'"
 
 
 def onnx_files(graphs: Mapping[str, Graph]) -> dict[str, bytes]:

@@ -15,7 +15,8 @@ from qkv.common.batch import Tokens
 from qkv.common.errors import UsageError
 from qkv.common.ragged import Ragged
 from qkv.compression.export.feeds import Engine, empty_past, memory_of, rectangle
-from qkv.compression.export.graphs import DECODER, ENCODER, MODEL, PAST, PRESENT
+from qkv.compression.export.graphs import DECODER, ENCODER, MODEL
+from qkv.compression.export.modules import PAST, PRESENT
 
 
 class _Cached:

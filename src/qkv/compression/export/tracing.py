@@ -13,6 +13,8 @@ from torch.export import Dim, ExportedProgram
 from qkv.common.errors import QkvError
 from qkv.compression.export.graphs import Graph
 
+INSTALL = "'qkv[export]'"  # has what every format needs
+
 
 def traced(name: str, graph: Graph) -> ExportedProgram:
     """Trace a graph; the error of one that cannot be traced names it."""
@@ -31,7 +33,7 @@ def first_line(error: Exception) -> str:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Hide what torch's exporter says about packages that are not there and about its own future."""
+    """Hide the exporter's warnings about missing packages and about its own deprecations."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch._inductor", "torch.export")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
