@@ -9,9 +9,10 @@ import typer
 from qkv.cli import completion
 from qkv.cli.options import DEVICE
 from qkv.cli.texts import print_note
+from qkv.serving.limits import Limits
 
 app = typer.Typer(rich_markup_mode="rich")
-LIMITS = "Limits"
+LIMITS = "Limits"  # a panel of --help
 
 
 @app.command(
@@ -57,32 +58,33 @@ def serve(
     ] = None,
     deadline: Annotated[
         float, typer.Option(min=0.1, help="Seconds until a request without an answer gets 504.", rich_help_panel=LIMITS)
-    ] = 60.0,
+    ] = Limits.deadline,
     queue: Annotated[
         int, typer.Option(min=1, help="Requests that may wait or run; beyond that, 429.", rich_help_panel=LIMITS)
-    ] = 256,
+    ] = Limits.queue,
     patience: Annotated[
         float,
         typer.Option(
             min=0.01, help="Seconds of estimated work that may wait; beyond that, 429.", rich_help_panel=LIMITS
         ),
-    ] = 0.5,
-    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of a request.", rich_help_panel=LIMITS)] = 8 << 20,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)] = 512,
+    ] = Limits.patience,
+    max_body: Annotated[int, typer.Option(min=1024, help="Bytes of a request.", rich_help_panel=LIMITS)] = Limits.body,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.", rich_help_panel=LIMITS)] = Limits.texts,
     max_characters: Annotated[
         int, typer.Option(min=1, help="Characters of a request.", rich_help_panel=LIMITS)
-    ] = 400_000,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a request.", rich_help_panel=LIMITS)] = 65_536,
+    ] = Limits.characters,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Tokens of a request.", rich_help_panel=LIMITS)
+    ] = Limits.tokens,
     max_new_tokens: Annotated[
         int, typer.Option(min=1, help="Tokens to generate for each text.", rich_help_panel=LIMITS)
-    ] = 1024,
+    ] = Limits.new_tokens,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write what users send into the log.")] = False,
 ) -> None:
     """Serve models over HTTP, with a page to try them on: every verb, and the routes of OpenAI and TEI clients.
 
     Ctrl-C or SIGTERM finishes the answers that have begun, then stops.
     """
-    from qkv.serving.limits import Limits
     from qkv.serving.start import Order, start
 
     limits = Limits(

@@ -23,7 +23,7 @@ from qkv.decoding.samplers import GreedySampler, sampled
 from qkv.decoding.single import Growing, choose
 
 Prompts = Sequence[Sequence[int]]
-FEW = 4096  # tokens read before a new start is worth while
+FEW = 4096  # tokens read before a new start is worthwhile
 
 
 class Row:

@@ -1,4 +1,4 @@
-"""The routes: the verbs, what the server says of itself, and the page."""
+"""The routes: the verbs, the models, the state of the server, and the page."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def create_app(
         settings: of the compute process.
         limits: of requests.
         key: what clients must send; None for servers that only this machine reaches.
-        origins: the web pages of other servers that may ask this one.
+        origins: the other servers whose web pages may send requests.
         log_text: whether to write what users send into the log.
     """
     limits, metrics = limits or Limits(), Metrics()
@@ -100,14 +100,13 @@ def create_app(
         works=frozenset(works),
         check_room=compute.check_room,
     )
-    if origins:
-        guarded = CORSMiddleware(
-            guarded,
-            allow_origins=list(origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
-        )
-    return Served(guarded, compute)
+    return Served(_with_cors(guarded, origins) if origins else guarded, compute)
+
+
+def _with_cors(app: App, origins: Sequence[str]) -> App:
+    """Let the web pages of other servers send requests."""
+    methods, headers = ["GET", "POST"], ["authorization", "content-type"]
+    return CORSMiddleware(app, allow_origins=list(origins), allow_methods=methods, allow_headers=headers)
 
 
 def _tell(fields: dict[str, Any]) -> None:
@@ -175,13 +174,11 @@ def _add_models(app: FastAPI, compute: Supervisor) -> None:
     @app.get("/v1/models/{name}", tags=["models"], responses=responses(401, 403, 404))
     async def model(name: str) -> dict[str, Any]:
         """Describe a model."""
-        if name not in compute.models:
-            raise Refused(404, f"there is no model {name[:200]!r} here", param="name", code="model_not_found")
-        return _about(compute.models[name])
+        return _about(compute.find(name))
 
     @app.post("/v1/models/{name}/reload", tags=["models"], responses=responses(401, 403, 404, 503))
     async def reload(name: str) -> dict[str, Any]:
-        """Load a model again from its folder. The old one answers until the new one is there."""
+        """Load a model again from its folder. The old one answers until the new one is loaded."""
         return _about(await compute.reload(name))
 
 
@@ -196,12 +193,12 @@ def _add_facts(app: FastAPI, compute: Supervisor, metrics: Metrics) -> None:
 
     @app.get("/health", tags=["server"])
     async def health() -> dict[str, str]:
-        """Say that the HTTP process lives. Needs no API key."""
+        """Check that the HTTP process is running. Needs no API key."""
         return {"status": "ok"}
 
     @app.get("/ready", tags=["server"], responses=responses(401, 403, 503))
     async def ready() -> dict[str, Any]:
-        """Say whether requests will be answered: the models are loaded, at least one of them."""
+        """Check that the server can answer: loading is done, and at least one model is loaded."""
         loaded = [model.name for model in compute.models.values() if model.facts]
         if not compute.ready or not loaded:
             raise Refused(503, "the models are being loaded" if not compute.ready else "no model could be loaded")
@@ -209,12 +206,12 @@ def _add_facts(app: FastAPI, compute: Supervisor, metrics: Metrics) -> None:
 
     @app.get("/v1/stats", tags=["server"], responses=responses(401, 403))
     async def stats() -> dict[str, Any]:
-        """Give throughput and latency of the last seconds."""
+        """Return throughput and latency over the last seconds."""
         return metrics.stats(compute.pending) | {"restarts": compute.restarts, "limits": compute.limits.to_dict()}
 
     @app.get("/metrics", tags=["server"], response_class=Response, responses=responses(401, 403))
     async def prometheus() -> Response:
-        """Give everything that is counted, for Prometheus."""
+        """Return all metrics in the format of Prometheus."""
         return Response(metrics.page(compute.pending), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)

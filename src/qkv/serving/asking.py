@@ -188,14 +188,10 @@ def check_picture(verb: str, columns: Mapping[str, list[Any]]) -> None:
         raise too_many(f"characters in one text for {verb}", longest, PICTURE_CHARACTERS, 413)
 
 
-def _texts(value: Any) -> list[str]:
-    return (
-        [value]
-        if isinstance(value, str)
-        else [one for one in value if isinstance(one, str)]
-        if isinstance(value, list)
-        else []
-    )
+def _texts(option: Any) -> list[str]:
+    """Return the texts in the value of an option."""
+    values = option if isinstance(option, list) else [option]
+    return [value for value in values if isinstance(value, str)]
 
 
 async def _unless_gone(request: Request, work: Awaitable[T]) -> T:

@@ -118,7 +118,8 @@ class Compute:
     def _counted(self, job: Job, model: Model) -> dict[str, Any]:
         """Count the tokens of a job whose length comes near a limit, or whose client wants to know."""
         most = self.settings.tokens
-        if model.tokenizer is None or (4 * job.cost * 4 <= most and "usage" not in job.extra):
+        # a text has at most as many tokens as bytes: a cost of 1 stands for 4 characters of up to 4 bytes
+        if model.tokenizer is None or (16 * job.cost <= most and "usage" not in job.extra):
             return {}
         texts = [text for values in job.columns.values() for text in values]
         if (count := sum(map(len, model.tokenizer.encode(texts).ids))) > most:

@@ -1,4 +1,4 @@
-"""A connection with patience: clients that send or read too slowly, or send endless headers, are cut off."""
+"""A connection with limits: clients that send or read too slowly, or send endless headers, are cut off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Connection(HttpToolsProtocol):
     _head = 0  # bytes of a head that is not complete; -1 while a body is read
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for a request, but not for ever."""
+        """Start to wait for a request."""
         super().connection_made(transport)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         if len(self.connections) > self.limits.connections:

@@ -1,4 +1,4 @@
-"""What stands before every route: the key, the host, the queue, the size of the body; and the log after it.
+"""The checks before every route (key, host, queue, size of the body), and the log after it.
 
 A request is refused as early as it can be: a full queue before the body is read, a large body before it is parsed.
 """
@@ -170,8 +170,8 @@ async def respond(refused: Refused, send: Send) -> None:
     """Send a refusal."""
     body = to_json(refused.to_dict())
     headers = {"content-type": "application/json", "content-length": str(len(body))} | refused.headers
-    if refused.status in (413, 429):
-        headers |= {"connection": "close"} if refused.status == 413 else {}
+    if refused.status == 413:  # the rest of the body has not been read
+        headers["connection"] = "close"
     pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})

@@ -24,10 +24,10 @@ ERROR = {
 }
 ERRORS = {
     401: "The API key is missing or wrong.",
-    403: "There is no API key, and the request came under the name of another machine.",
+    403: "The server has no API key, and the Host header of the request is not a name of this machine.",
     404: "There is no such model.",
     405: "The route does not take this method.",
-    408: "The request came too slowly.",
+    408: "The client sent the request too slowly.",
     413: "The request is too large.",
     415: "The body is not JSON.",
     422: "The request is wrong.",
@@ -38,7 +38,7 @@ ERRORS = {
 
 
 def described(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return what FastAPI shall say of a route that takes this body."""
+    """Return how FastAPI describes a route that takes this body."""
     about = (kind.__doc__ or "").partition("\n\n")
     content = {"application/json": {"schema": kind.model_json_schema()}}
     return {

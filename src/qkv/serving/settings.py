@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qkv.serving.limits import Limits
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -19,6 +21,6 @@ class Settings:
 
     models: dict[str, str]
     device: str | None = None
-    tokens: int = 65_536
-    new_tokens: int = 1024
+    tokens: int = Limits.tokens
+    new_tokens: int = Limits.new_tokens
     threads: int | None = None

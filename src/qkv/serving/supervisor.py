@@ -1,6 +1,6 @@
-"""The compute process as the HTTP process sees it: started, started again if it ends, asked, and given up on.
+"""Starts the compute process, sends it requests, and starts it again if it ends or hangs.
 
-Every request is one `Ticket`. If the compute process ends, all tickets are refused at once, and it is started again.
+Every request is one `Ticket`. If the compute process ends, all tickets are refused at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from qkv.serving.errors import Refused
 from qkv.serving.limits import Limits, cost_of
 from qkv.serving.settings import Settings
 
-STUCK = 30.0  # seconds over the deadline after which a compute process that says nothing is killed
+STUCK = 30.0  # seconds over the deadline after which a compute process that sends nothing is killed
 PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)  # seconds before it is started again, if it keeps ending
 STEADY = 30.0  # seconds of work after which it counts as steady again
 FORGET = 0.2  # weight of the newest measurement of a model's speed
@@ -39,7 +39,7 @@ class Ticket:
 
     Attributes:
         key: what its speed depends on.
-        seconds: how long it will take, about.
+        seconds: an estimate of how long it takes.
         begun: when it was asked.
         events: frames that have come.
     """
@@ -73,13 +73,13 @@ class Supervisor:
     Args:
         settings: what it is started with.
         limits: of requests.
-        watch: hears of every batch, load and end.
+        watch: called for every batch, every load and every end of the process.
     """
 
     def __init__(self, settings: Settings, limits: Limits, watch: Watch = lambda _: None) -> None:
         self.settings, self.limits, self._watch = settings, limits, watch
         self.models = {name: ServedModel(name) for name in settings.models}
-        self.ready = self.stopping = False
+        self.ready = False
         self.hopeless: Callable[[], None] = lambda: None  # called if no model could be loaded at the start
         self.restarts = 0
         self._numbers = itertools.count(1)
@@ -102,7 +102,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """End the compute process."""
-        self.stopping, self.ready = True, False
+        self.ready = False
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -130,16 +130,9 @@ class Supervisor:
             name = next((one.name for one in able), None)
             if name is None:
                 self._check_loading()
-                raise Refused(422, f"no model here can {verb}; /v1/models lists what they can", param="model")
+                raise Refused(422, f"no model here can {verb}; /v1/models lists what each model can do", param="model")
             return name
-        if (found := self.models.get(name)) is None:
-            there = ", ".join(self.models)
-            raise Refused(
-                404,
-                f"there is no model {name[:200]!r} here (there are: {there})",
-                param="model",
-                code="model_not_found",
-            )
+        found = self.find(name, "model")
         if found.failure is not None and not found.facts:
             raise Refused(503, f"the model {name} could not be loaded: {found.failure}", param="model")
         if not found.facts:
@@ -148,6 +141,13 @@ class Supervisor:
             can = ", ".join(found.facts.get("verbs", ()))
             raise Refused(422, f"the model {name} cannot {verb} (it can {can})", param="model")
         return name
+
+    def find(self, name: str, param: str = "name") -> ServedModel:
+        """Return a model by its name, which is the field `param` of the request."""
+        if name in self.models:
+            return self.models[name]
+        message = f"there is no model {name[:200]!r} here (there are: {', '.join(self.models)})"
+        raise Refused(404, message, param=param, code="model_not_found")
 
     def _check_loading(self) -> None:
         if not self.ready:
@@ -208,8 +208,7 @@ class Supervisor:
 
     async def reload(self, name: str) -> ServedModel:
         """Load a model again from its folder; until then, and if that fails, the old one answers."""
-        if name not in self.models:
-            raise Refused(404, f"there is no model {name[:200]!r} here", code="model_not_found")
+        model = self.find(name)
         if self._writer is None:
             raise _gone()
         number = next(self._numbers)
@@ -222,7 +221,7 @@ class Supervisor:
         _check(fields)
         if fields["kind"] == "failed":
             raise Refused(409, f"the model {name} could not be loaded, and stays as it was: {fields['message']}")
-        return self.models[name]
+        return model
 
     async def _keep(self) -> None:
         """Run the compute process; if it ends, refuse what waits and start it again."""
@@ -263,7 +262,7 @@ class Supervisor:
             await self._process.wait()
 
     async def _watch_over(self, process: asyncio.subprocess.Process) -> None:
-        """Kill a compute process that has said nothing since long before the oldest request's deadline."""
+        """Kill a compute process that sends nothing for longer than a request may take."""
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()

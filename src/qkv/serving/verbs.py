@@ -175,7 +175,7 @@ def facts_of(model: Model) -> dict[str, Any]:
 
 
 def usual_length(model: Model) -> int:
-    """Return how many tokens a model generates if nobody says."""
+    """Return how many tokens a model generates by default."""
     usual = defaults_of(model).most_new(1)
     return LENGTH if usual is None else usual
 
