@@ -139,7 +139,7 @@ def test_what_is_done_is_not_done_again(
         ran.append(Path(recipe.out).name)
         return run_recipe(recipe, **rest)
 
-    monkeypatch.setattr(module, "run_recipe", counting)
+    monkeypatch.setattr("qkv.runs.run.run_recipe", counting)
     assert glue(str(data), str(bert_folder), **small(out)) == found
     assert ran == []
     two = glue(str(data), str(bert_folder), **small(out, tasks=["cola"], seeds=2))

@@ -18,7 +18,6 @@ from qkv.common.errors import QkvError, UsageError
 from qkv.evaluation.translation import Bleu
 from qkv.recipes.comparison import Comparison, read_comparison
 from qkv.recipes.schema import change
-from qkv.runs import comparison as module
 from qkv.runs.budget import STEPS, check_parameters, count_parameters, steps_within
 from qkv.runs.comparison import Compared, Row, Spread, compare
 from qkv.runs.history import find_runs
@@ -140,7 +139,7 @@ def test_a_comparison_that_was_cut_off_goes_on(
             raise KeyboardInterrupt
         return run_recipe(recipe, **rest)
 
-    monkeypatch.setattr(module, "run_recipe", stopping)
+    monkeypatch.setattr("qkv.runs.run.run_recipe", stopping)
     asked = tiny(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         go(asked, tmp_path / "out")
@@ -171,8 +170,8 @@ def test_scores_are_kept_until_something_changes(
 
 
 def test_a_run_that_is_stopped_stops_the_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "run_recipe", lambda *_, **__: Outcome("SIGTERM", 1, None, {}))
-    with pytest.raises(QkvError, match="stopped by SIGTERM: run the same command again to continue"):
+    monkeypatch.setattr("qkv.runs.run.run_recipe", lambda *_, **__: Outcome("SIGTERM", 1, None, {}))
+    with pytest.raises(QkvError, match=r"stopped by SIGTERM after \d+ steps: run the same command again to continue"):
         go(tiny(tmp_path), tmp_path / "out")
 
 

@@ -15,7 +15,7 @@ from qkv.checkpoints.folder import read_folder
 from qkv.common.errors import UsageError
 from qkv.objectives.distill import DistillConfig
 from qkv.recipes.schema import read_recipe
-from qkv.runs.distil import distil, train_student
+from qkv.runs.distil import Asked, student_recipe, train_student
 from qkv.runs.run import run_recipe
 from qkv.runs.student import even_layers, student_of
 from qkv.runs.student_report import comparison_of
@@ -124,12 +124,12 @@ def test_a_student_keeps_the_order_of_the_teachers_classes(place: Path, teacher:
     three.write_text("\n".join([*rows, *(f"so so {n}\tmixed" for n in range(30))]) + "\n")
     changes = ["model.preset=bert-tiny", *model_set(), "tokenizer.vocab_size=80"]
     wide = run("classify", place / "wide", f"data.train={three}", *changes)
-    student = distil(wide, place / "train.tsv", out=place / "narrow", debug=True, **QUIET)
-    assert qkv.load(student, device="cpu").labels == qkv.load(wide, device="cpu").labels == ("mixed", "neg", "pos")
+    recipe, _ = train_student(wide, place / "train.tsv", out=place / "narrow", debug=True, **QUIET)
+    assert qkv.load(recipe.out, device="cpu").labels == qkv.load(wide, device="cpu").labels == ("mixed", "neg", "pos")
     with pytest.raises(
         UsageError, match=r"distill\.teacher: .*teacher does not know the label 'mixed' \(it knows neg, pos"
     ):
-        distil(teacher, three, out=place / "never", debug=True, **QUIET)
+        train_student(teacher, three, out=place / "never", debug=True, **QUIET)
     assert not (place / "never").exists()
 
 
@@ -153,7 +153,16 @@ def test_teachers_that_do_not_fit_are_refused(place: Path, teacher: Path) -> Non
     with pytest.raises(UsageError, match=r"distill\.hidden needs a teacher"):
         run("classify", place / "no", data, "model.preset=bert-tiny", "distill.hidden=1")
     with pytest.raises(UsageError, match="a student has from 1 to 3 layers of the stack, got 4"):
-        distil(teacher, place / "train.tsv", layers=4, out=place / "no", **QUIET)
+        train_student(teacher, place / "train.tsv", layers=4, out=place / "no", **QUIET)
+
+
+def test_the_best_weights_of_a_run_have_its_recipe(place: Path, teacher: Path) -> None:
+    whole, best = (
+        student_recipe(Asked(teacher=str(folder), files={}), {}, lambda _: None)
+        for folder in (teacher, teacher / "best")
+    )
+    assert best.data == whole.data
+    assert best.data.train == (str(place / "train.tsv"),)
 
 
 def test_the_layers_of_a_student() -> None:

@@ -40,14 +40,14 @@ ALL = ["as it is", "int8", "fewer heads", "fewer heads, int8", "fewer layers", "
 ALL += ["student, int8"]
 
 
+def speeds(self: Gauge, models: Mapping[str, Model]) -> dict[str, Speed]:
+    """A speed that does not depend on what else the machine does: a millisecond for each 10,000 weights."""
+    assert self._few  # examples to time
+    return {name: Speed(parameters(model) / 1e4, 100.0, 0.1, "none") for name, model in models.items()}
+
+
 @pytest.fixture(autouse=True)
 def _speeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A speed that does not depend on what else the machine does: a millisecond for each 10,000 weights."""
-
-    def speeds(self: Gauge, models: Mapping[str, Model]) -> dict[str, Speed]:
-        assert self._few  # examples to time
-        return {name: Speed(parameters(model) / 1e4, 100.0, 0.1, "none") for name, model in models.items()}
-
     monkeypatch.setattr(Gauge, "speeds", speeds)
 
 
@@ -69,11 +69,7 @@ def teacher(place: Path) -> Path:
 @pytest.fixture(scope="module")
 def shrunk(place: Path, teacher: Path) -> Shrunk:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            Gauge,
-            "speeds",
-            lambda _, models: {name: Speed(parameters(one) / 1e4, 100.0, 0.1, "none") for name, one in models.items()},
-        )
+        patch.setattr(Gauge, "speeds", speeds)
         return shrink_model(teacher, targets=["-5 points"], out=place / "shrunk", **QUIET, **FEW)
 
 
@@ -210,7 +206,8 @@ def test_nothing_is_trained_again_for_another_target(
         best = qkv.shrink(teacher, target=["100 MB", "-0 points"], out=again, resume=True, **QUIET, **FEW)
     assert best.labels == ("neg", "pos")
     assert best.evaluate(place / "train.tsv")[0].value > 0.9
-    assert (again / "model.safetensors").read_bytes() != b""
+    chosen = json.loads((again / "shrink.json").read_text())["chosen"]
+    assert same(again, again / "candidates" / chosen.replace(", ", "-"))
 
 
 def test_a_stopped_student_goes_on_with_the_same_weights(teacher: Path, tmp_path: Path) -> None:

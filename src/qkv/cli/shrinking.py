@@ -24,8 +24,8 @@ def quantize(
 ) -> None:
     """Write a model folder with weights in int8: a quarter of the size, and on many CPUs several times as fast.
 
-    It says what this machine's CPU makes of the folder. Every command takes it: time it with `qkv latency`, and score
-    both folders on your data with `qkv evaluate`.
+    The command prints whether this machine's CPU computes in that precision. Use the new folder like any other: time it
+    with `qkv latency`, and score both folders on your data with `qkv evaluate`.
     """
     from qkv.cli.lines import json_line
     from qkv.predict.quantize import quantize
@@ -97,7 +97,7 @@ def prune(
     as_json: Annotated[bool, JSON] = False,
     device: Annotated[str | None, DEVICE] = None,
 ) -> None:
-    """Remove attention heads, layers or tokens for good, and print what the model is worth before and after.
+    """Remove attention heads, layers or tokens for good, and print quality, size and speed before and after.
 
     Which heads and layers matter least is measured on the model's training files or, if they are not known, on --data.
     Without either, --layers drops the top layers.

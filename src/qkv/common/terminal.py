@@ -1,8 +1,9 @@
-"""Make text safe to print on a terminal by escaping control characters."""
+"""Print text safely on a terminal, with control characters escaped."""
 
 from __future__ import annotations
 
 import re
+import sys
 
 # C0 and C1 controls with ESC and DEL, line and paragraph separators, bidirectional overrides, embeddings and isolates,
 # which reorder text (Boucher & Anderson 2021), and lone surrogates, which UTF-8 cannot encode.
@@ -18,6 +19,11 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     r"""Escape all control characters, including tabs and newlines as \t and \n, so that a message fits on one line."""
     return _UNSAFE.sub(_escape, text)
+
+
+def to_standard_error(line: str) -> None:
+    """Print a line for the user where nothing else listens to the progress of a run."""
+    sys.stderr.write(visible(line) + "\n")
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -16,13 +16,13 @@ from qkv.predict.loading import load
 
 @dataclass(frozen=True)
 class Quantised:
-    """What became of a model.
+    """The result of `quantize`.
 
     Attributes:
         megabytes_before: size of its weights in float32.
         megabytes: size of the weights in the new folder.
         engine: what computes the layers of the new model's encoder on this machine.
-        note: what this machine's CPU makes of the precision; empty if it multiplies in it.
+        note: how this CPU computes if it cannot multiply in the new precision, else empty.
     """
 
     megabytes_before: float
@@ -59,7 +59,7 @@ def quantize(folder: str | Path, out: str | Path, *, to: str = INT8) -> Quantise
 
 
 def _note(to: str, engine: str) -> str:
-    """Say what the CPU makes of a precision. Nothing here chooses bfloat16 on a CPU: few are faster in it."""
+    """Say how this CPU computes with the new weights. bfloat16 is never chosen on a CPU: few are faster in it."""
     if to == INT8:
         return "" if INT8 in engine else "this CPU computes with the restored weights: smaller, but no faster"
     if cpu_multiplies(torch.bfloat16):

@@ -11,23 +11,22 @@ A finished candidate is kept, and a run that was stopped goes on: both end with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from qkv.checkpoints.folder import INT8, Folder, read_folder, write_folder
-from qkv.common.errors import QkvError, UsageError
+from qkv.common.errors import UsageError
 from qkv.compression.heads import check_heads, prune_heads
 from qkv.compression.layers import check_layers, drop_layers, stacks
 from qkv.exams.importance import EXAMPLES, head_importance, loss_task
 from qkv.exams.layer_choice import least_layers, top_layers
 from qkv.predict import Model, find
-from qkv.recipes.schema import Recipe, Say, change
-from qkv.runs.layout import RECIPE
+from qkv.recipes.schema import Say, change
 from qkv.runs.prune import START
-from qkv.runs.run import run_recipe
+from qkv.runs.run import run_or_resume
 from qkv.runs.subject import Subject
 from qkv.tasks.split import named_parts, training_examples
 
@@ -47,7 +46,7 @@ class Candidate:
     """A version of a model.
 
     Attributes:
-        name: what it is called.
+        name: its name.
         how: how it was made.
         place: its folder.
         source: the folder of the same model in float32.
@@ -66,9 +65,13 @@ class Candidate:
 
 
 def reasons(subject: Subject, folder: Path, *, quick: bool) -> dict[str, str]:
-    """Return why the model cannot have each candidate, "" where it can."""
-    checks = {AS_IS: lambda: None, HEADS: lambda: _check_heads(subject), STUDENT: lambda: _check_student(subject)}
-    checks[LAYERS] = lambda: _check_layers(subject, folder)
+    """Return for each candidate why it cannot be made, "" if it can."""
+    checks: dict[str, Callable[[], None]] = {
+        AS_IS: lambda: None,
+        HEADS: lambda: _check_heads(subject),
+        LAYERS: lambda: _check_layers(subject, folder),
+        STUDENT: lambda: _check_student(subject),
+    }
     found = {}
     for name in QUICK if quick else HOW:
         try:
@@ -83,6 +86,7 @@ def make(subject: Subject, name: str, folder: Path, *, device: str | None, say: 
     """Make a candidate in `folder`, or continue where it was stopped, and the same in int8."""
     place = folder / name.replace(" ", "-")
     say(f"{name}: {HOW[name]}")
+    how: dict[str, Any] = {"device": device, "say": say, "report": False, "again": "continue with --resume"}
     if name == AS_IS:
         place = find(subject.name)
     elif name == HEADS:
@@ -92,9 +96,9 @@ def make(subject: Subject, name: str, folder: Path, *, device: str | None, say: 
         start = place.with_name(f"{place.name}{START}")
         if not (start / "config.json").is_file():
             write_folder(_fewer_layers(subject), start)
-        _train(subject.healing(start, place, say), device, say)
+        run_or_resume(subject.healing(start, place, say), **how)
     else:
-        _train(change(subject.recipe, {"out": str(place)}), device, say)
+        run_or_resume(change(subject.recipe, {"out": str(place)}), **how)
     small = folder / ("int8" if name == AS_IS else f"{place.name}-int8")
     write_folder(read_folder(place), small, dtype=INT8)
     title = "int8" if name == AS_IS else f"{name}, int8"
@@ -161,11 +165,3 @@ def _fewer_layers(subject: Subject) -> Folder:
 
 def _fresh(subject: Subject) -> Model:
     return Model(subject.model.contents, device=str(subject.model.device), kernel=subject.model.kernel)
-
-
-def _train(recipe: Recipe, device: str | None, say: Say) -> None:
-    """Run a recipe, or continue it where it was stopped."""
-    resume = (Path(recipe.out) / RECIPE).is_file()
-    outcome = run_recipe(recipe, resume=resume, device=device, say=say, report=False)
-    if not outcome.finished:
-        raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps: continue with --resume")

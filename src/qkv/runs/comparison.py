@@ -30,8 +30,7 @@ from qkv.recipes.comparison import Comparison
 from qkv.recipes.schema import Recipe, Say, change
 from qkv.runs.budget import check_parameters, steps_within
 from qkv.runs.comparison_picture import picture
-from qkv.runs.layout import RECIPE
-from qkv.runs.run import run_recipe
+from qkv.runs.run import run_or_resume
 from qkv.runs.scored import Scored, scored
 from qkv.tasks.table import read_task
 from qkv.version import __version__
@@ -194,16 +193,10 @@ def _run(
     recipe = comparison.recipe_of(side, seed, f"{out}/{side}-{seed}")
     if steps is not None:
         recipe = change(recipe, {"train.steps": steps})
-    _train(recipe, device, say)
+    run_or_resume(recipe, device=device, say=say)
     folders = [Path(recipe.out)]
     if comparison.finetune.recipe:
         recipe = comparison.finetuning_of(seed, recipe.out, f"{recipe.out}-finetuned")
-        _train(recipe, device, say)
+        run_or_resume(recipe, device=device, say=say)
         folders.append(Path(recipe.out))
     return recipe, folders
-
-
-def _train(recipe: Recipe, device: str | None, say: Say) -> None:
-    outcome = run_recipe(recipe, resume=(Path(recipe.out) / RECIPE).is_file(), device=device, say=say)
-    if not outcome.finished:
-        raise QkvError(f"stopped by {outcome.reason}: run the same command again to continue")

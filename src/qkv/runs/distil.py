@@ -7,35 +7,32 @@ The recipe of the teacher's own run says how files are read; without data, the s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from os import PathLike, fspath
+from dataclasses import asdict, dataclass
+from os import fspath
 from pathlib import Path
 from typing import Any
 
 from qkv.checkpoints.folder import Folder, read_folder
 from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
-from qkv.common.terminal import visible
+from qkv.common.terminal import to_standard_error
 from qkv.compression.layers import stacks
+from qkv.data.files import PathName
 from qkv.data.hub import is_hub
 from qkv.predict import Model, find
 from qkv.recipes.recognise import recognise
-from qkv.recipes.schema import ModelSection, Recipe, Say, change, read_recipe
+from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.finetune import FineTuned
-from qkv.runs.given import as_files
-from qkv.runs.layout import RECIPE
+from qkv.runs.given import Files, as_files
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
-from qkv.runs.student import even_layers, third
-from qkv.runs.trained_on import COLUMNS, fitting, trained_columns
+from qkv.runs.student import even_layers, starting_from, third
+from qkv.runs.trained_on import COLUMNS, fitting, own_recipe, trained_columns
 from qkv.tasks.base import Task
 from qkv.tasks.table import TASKS, find_task
 from qkv.training.loop import Outcome
 
-PathName = str | PathLike[str]
-Files = PathName | Sequence[PathName] | Any  # or rows: see `qkv.data.python_rows`
 FILES = ("train", "valid", "test")
 NOT_KEPT = ("cache", "held_out")  # of the [data] of the teacher's run
 
@@ -96,17 +93,10 @@ def distill(
     """
     how: dict[str, Any] = {"texts": texts, "layers": layers, "decoder_layers": decoder_layers, "valid": valid}
     how |= {"test": test, "resume": resume, "device": device, "say": say}
-    folder = distil(teacher, data, out=out, **how, **changes)
-    recipe = read_recipe(str(folder / RECIPE))
-    return FineTuned(read_folder(folder), reading(recipe), recipe.task, device=device)
-
-
-def distil(teacher: PathName, data: Files | None = None, *, out: PathName | None = None, **how: Any) -> Path:
-    """Train a student and return its folder; see `distill`."""
-    recipe, outcome = train_student(teacher, data, out=out, **how)
+    recipe, outcome = train_student(teacher, data, out=out, **how, **changes)
     if not outcome.finished:
         raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps; continue with resume=True")
-    return Path(recipe.out)
+    return FineTuned(read_folder(recipe.out), reading(recipe), recipe.task, device=device)
 
 
 def train_student(
@@ -126,7 +116,7 @@ def train_student(
     **changes: Any,
 ) -> tuple[Recipe, Outcome]:
     """Train a student; return its recipe and how the run ended. See `distill`."""
-    tell = say or (lambda line: print(visible(line), file=sys.stderr))  # noqa: T201
+    tell = say or to_standard_error
     name = fspath(teacher)
     place = Path(out) if out else Path("runs") / f"{Path(name).name}-student"
     with as_files({"train": data, "valid": valid, "test": test}, place) as files:
@@ -144,9 +134,8 @@ def train_student(
 
 def student_recipe(asked: Asked, changes: Mapping[str, Any], say: Say) -> Recipe:
     """Return the recipe of a student, with dotted keys changed."""
-    folder = find(asked.teacher)
-    teacher = read_folder(folder)
-    own = read_recipe(str(folder / RECIPE)) if (folder / RECIPE).is_file() else None
+    teacher = read_folder(find(asked.teacher))
+    own = own_recipe(asked.teacher)
     name, task = (own.task, find_task(own.task)) if own else _task_of(asked.teacher, teacher)
     if not task.distilled_by:
         raise UsageError(f"{asked.teacher} was trained for {name}, which no student can learn")
@@ -154,8 +143,8 @@ def student_recipe(asked: Asked, changes: Mapping[str, Any], say: Say) -> Recipe
     values: dict[str, Any] = {"distill.teacher": asked.teacher, "task": name}
     values |= _reading(asked, own, task, say) | _objective(own, task, Model(teacher, device="cpu"))
     if not {"model.preset", "model.init"} & changes.keys():
-        recipe = _without_model(recipe)
-        values |= {"model.init": asked.teacher} | _layers(asked, teacher, changes, say)
+        recipe = starting_from(recipe, asked.teacher)
+        values |= _layers(asked, teacher, changes, say)
     elif asked.layers or asked.decoder_layers:
         raise UsageError("--layers are the teacher's: leave them out with a model of your own")
     return change(override(recipe, values), dict(changes))
@@ -199,12 +188,6 @@ def _objective(own: Recipe | None, task: type[Task], teacher: Model) -> dict[str
     if own is not None:
         return {"objective": own.objective} if own.objective else {}
     return {f"objective.{key}": value for key, value in task.taught_settings(teacher).items()}
-
-
-def _without_model(recipe: Recipe) -> Recipe:
-    """Return a recipe that says nothing about the model and its tokenizer: both are the teacher's."""
-    auto = tuple(key for key in recipe.auto or () if not key.startswith(("model.", "tokenizer.")))
-    return replace(recipe, model=ModelSection(), auto=auto or None)
 
 
 def _layers(asked: Asked, teacher: Folder, changes: Mapping[str, Any], say: Say) -> dict[str, Any]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Sequence
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
 from typing import Any
 
 from qkv.checkpoints.folder import Folder, read_folder
 from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
-from qkv.common.terminal import visible
+from qkv.common.terminal import to_standard_error
 from qkv.data.config import DataConfig
+from qkv.data.files import PathName
 from qkv.data.hub import is_hub
 from qkv.evaluation.report import table
 from qkv.evaluation.score import Score
@@ -21,14 +20,11 @@ from qkv.exams.evaluate import evaluate, task_for
 from qkv.predict import find
 from qkv.recipes.recognise import recipe_of
 from qkv.recipes.schema import Say, change, read_recipe
-from qkv.runs.given import as_files
+from qkv.runs.given import Files, as_files
 from qkv.runs.model import Model
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe, score_test, scorer
 from qkv.runs.search import search
-
-PathName = str | PathLike[str]
-Files = PathName | Sequence[PathName] | Any  # or rows: see `qkv.data.python_rows`
 
 
 class FineTuned(Model):
@@ -94,7 +90,7 @@ def finetune(
         say: called with each line of progress; standard error if None.
         changes: recipe keys to change, for example `**{"optim.lr": 1e-4}`.
     """
-    tell = say or _to_standard_error
+    tell = say or to_standard_error
     parts = {"train": train, "valid": valid, "test": test}
     with tempfile.TemporaryDirectory(prefix="qkv-") as place:
         run = Path(out) if out else Path(place) / "run"
@@ -117,7 +113,3 @@ def finetune(
             if recipe.data.test:
                 tell(table(score_test(recipe, device=device)))
     return model
-
-
-def _to_standard_error(line: str) -> None:
-    sys.stderr.write(visible(line) + "\n")

@@ -1,7 +1,7 @@
-"""What a model is worth and what it costs: quality, parameters, size, speed and energy, on the same examples for all.
+"""Quality, parameters, size, speed and energy of models, measured on the same examples.
 
-Speed is what an answer takes from text to result, one by one and all at once, as `qkv evaluate` asks for it. Models are
-timed in turns, so that whatever else the machine does slows all of them down.
+Speed is the time from text to answer, one by one and in batches, as in `qkv evaluate`. Models are timed in turns, so
+that other work on the machine slows all of them down.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ENOUGH = 10.0  # seconds for a model: after these, fewer examples are timed
 
 @dataclass(frozen=True)
 class Speed:
-    """What answers take.
+    """Time and energy of answers.
 
     Attributes:
         milliseconds: of one answer by itself, the median.
         per_second: answers in a second if all examples are given at once.
         joules: of one answer by itself, the median over rounds.
-        power: how the energy was found.
+        power: where the energy comes from, such as RAPL or an estimate.
     """
 
     milliseconds: float
@@ -51,12 +51,12 @@ class Speed:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a model is worth and what it costs.
+    """Quality, size, speed and energy of a model.
 
     Attributes:
         scores: the value of each metric, the most important one first.
         parameters: the number of its weights.
-        megabytes: its weights and its tokenizer on disk.
+        megabytes: the weights on disk.
         speed: None if it was not measured.
     """
 
@@ -69,17 +69,10 @@ class Figures:
         """Return everything for JSON."""
         return asdict(self)
 
-    @staticmethod
-    def from_dict(known: Mapping[str, Any]) -> Figures:
-        """Return the figures in a dict of `to_dict`."""
-        speed = known["speed"]
-        return Figures(**{**known, "speed": None if speed is None else Speed(**speed)})
-
 
 def megabytes(folder: Path) -> float:
-    """Return the size of the weights and the tokenizer in a model folder."""
-    files = [*folder.glob("*.safetensors"), *folder.glob("tokenizer.json")]
-    return sum(file.stat().st_size for file in files) / 1e6
+    """Return the size of the weights in a model folder."""
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
 
 
 def parameters(model: Model) -> int:
@@ -132,8 +125,8 @@ class Gauge:
                     meter = Meter(model.device)
                     answers[name] += [self._seconds(model, [example]) for example in self._few[:count]]
                     used = meter.read()
-                    joules[name].append(sum(used.joules.values()) / count)
-                    power = ", ".join(f"{part}: {how}" for part, how in used.sources.items())
+                    joules[name].append(used.total / count)
+                    power = used.power
                     batched[name].append(self._seconds(model, self._few[:count]) / count)
                     bar.add(1)
         return {
@@ -146,10 +139,10 @@ class Gauge:
             for name in models
         }
 
-    def figures(self, model: Model, folder: Path, speed: Speed | None = None) -> Figures:
-        """Score a model and put its figures together."""
-        scores = {name_of(score): score.value for score in self.scores(model)}
-        return Figures(scores, parameters(model), megabytes(folder), speed)
+    def figures(self, model: Model, folder: Path, speed: Speed, scores: Sequence[Score] | None = None) -> Figures:
+        """Put the figures of a model together; it is scored unless its scores are known."""
+        values = {name_of(score): score.value for score in (scores or self.scores(model))}
+        return Figures(values, parameters(model), megabytes(folder), speed)
 
     def _affordable(self, model: Model) -> int:
         """Return how many examples fit into the time."""

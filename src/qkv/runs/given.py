@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import fspath
 from pathlib import Path
 from typing import Any
 
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.files import PathName
 from qkv.data.python_rows import is_files, write_rows
 from qkv.runs.layout import RECIPE, SHRINK
 
+Files = PathName | Sequence[PathName] | Any  # or rows: see `qkv.data.python_rows`
 ROWS = "rows"  # the sub-folder of a run
 
 

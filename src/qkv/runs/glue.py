@@ -15,7 +15,7 @@ from typing import Any
 
 from qkv.checkpoints import hub
 from qkv.common import disk
-from qkv.common.errors import QkvError, UsageError, unknown
+from qkv.common.errors import UsageError, unknown
 from qkv.data.hub import is_hub
 from qkv.evaluation.score import Score
 from qkv.exams.evaluate import evaluate
@@ -23,7 +23,7 @@ from qkv.exams.glue_files import TASKS, GlueTask, find_tasks
 from qkv.models import catalogue
 from qkv.predict.loading import built_in, find, load
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
-from qkv.runs.run import run_recipe
+from qkv.runs.run import run_or_resume
 
 Found = dict[str, Any]
 
@@ -95,9 +95,7 @@ def table(found: Found) -> str:
 def _run(recipe: Recipe, task: GlueTask, dev: Sequence[str], device: str | None, say: Say) -> dict[str, float]:
     """Train once and score; resume a run that was stopped."""
     place = Path(recipe.out)
-    outcome = run_recipe(recipe, resume=(place / "recipe.toml").is_file(), device=device, say=say)
-    if not outcome.finished:
-        raise QkvError(f"stopped by {outcome.reason}: run the same command again to continue")
+    run_or_resume(recipe, device=device, say=say)
     model = load(place, device=device)
     scores: dict[str, float] = {}
     for name, path in zip(task.dev, dev, strict=True):

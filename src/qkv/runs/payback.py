@@ -23,6 +23,7 @@ from qkv.data.phrasebook.named import named_pairs
 from qkv.predict import Model, load
 from qkv.predict.verbs import PLAIN
 from qkv.runs.carbon import energy_of, kwh_words
+from qkv.runs.gauge import parameters
 from qkv.training.energy import Meter
 
 TEXTS = 200  # of the phrasebook, where none are given
@@ -57,7 +58,7 @@ class Payback:
         verb: what both were asked to do.
         texts: how many texts each answered in a round.
         device: where.
-        power: how the energy was found.
+        power: where the energy comes from, such as RAPL or an estimate.
     """
 
     teacher: Answering
@@ -159,12 +160,11 @@ def _once(
     used = meter.read()
     if watts is not None:
         return used.seconds, watts * used.seconds, f"{watts:g} W, as given"
-    return used.seconds, sum(used.joules.values()), ", ".join(f"{part}: {how}" for part, how in used.sources.items())
+    return used.seconds, used.total, used.power
 
 
 def _answering(name: str, model: Model, rounds: Sequence[tuple[float, float]]) -> Answering:
-    parameters = sum(parameter.numel() for parameter in model.module.parameters())
-    return Answering(name, parameters, *(statistics.median(one[place] for one in rounds) for place in (0, 1)))
+    return Answering(name, parameters(model), *(statistics.median(one[place] for one in rounds) for place in (0, 1)))
 
 
 def training_cost(student: str) -> float:

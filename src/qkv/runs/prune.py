@@ -25,8 +25,9 @@ from qkv.exams.layer_choice import least_layers, top_layers
 from qkv.predict import Model, find, load
 from qkv.recipes.schema import Say
 from qkv.runs.gauge import Figures, Gauge, megabytes, parameters
-from qkv.runs.healing import heal, healing, training_files
+from qkv.runs.healing import healing, training_files
 from qkv.runs.layout import is_run
+from qkv.runs.run import run_or_resume
 from qkv.runs.trained_on import reading_for
 
 START = "-start"  # of the folder that a healing run starts from
@@ -55,12 +56,12 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What became of a model.
+    """The result of `prune`.
 
     Attributes:
         folder: the new model folder.
-        before: the figures of the model as it was, without scores and speed if there was no data.
-        pruned: those of what was left.
+        before: the figures of the original model, without scores and speed if there was no data.
+        pruned: those of the pruned model.
         healed: those after the healing run, or None if there was none.
         layers: the layers that were dropped, by stack.
         tokens: how many tokens were removed.
@@ -120,7 +121,7 @@ def prune(
     write_folder(found, start, mode="update")
     places = {"before": find(folder), "pruned": start}
     if healed:
-        heal(healing(folder, start, Path(out), changed, say), device=device, say=say)
+        run_or_resume(healing(folder, start, Path(out), changed, say), device=device, say=say)
         places["healed"] = Path(out)
     models = {"before": model} | {name: load(place, device=device) for name, place in list(places.items())[1:]}
     figures = measured(gauge, models, places)

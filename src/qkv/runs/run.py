@@ -23,7 +23,7 @@ from qkv.checkpoints.update import with_digests
 from qkv.checkpoints.weights import WHOLE, weight_bytes
 from qkv.common import disk
 from qkv.common.config import override
-from qkv.common.errors import system_errors
+from qkv.common.errors import QkvError, system_errors
 from qkv.data.loaders import Loader
 from qkv.data.order import Sampler
 from qkv.data.packing import Staged
@@ -105,6 +105,22 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own, 
     if report and outcome.finished:
         write_report(recipe, prepared.task, outcome, device=str(where), say=say)
     close_run(folder, outcome, keep=recipe.train.keep_checkpoints)
+    return outcome
+
+
+def run_or_resume(
+    recipe: Recipe,
+    *,
+    device: str | None,
+    say: Say,
+    report: bool = True,
+    again: str = "run the same command again to continue",
+) -> Outcome:
+    """Run a recipe to its end, from where it was stopped if it was; if it is stopped, the error says `again`."""
+    resume = (Path(recipe.out) / RECIPE).is_file()
+    outcome = run_recipe(recipe, resume=resume, device=device, say=say, report=report)
+    if not outcome.finished:
+        raise QkvError(f"stopped by {outcome.reason} after {outcome.step} steps: {again}")
     return outcome
 
 

@@ -13,26 +13,26 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
 from typing import Any
 
 from qkv.checkpoints.folder import read_folder
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError, system_errors
-from qkv.common.terminal import visible
+from qkv.common.terminal import to_standard_error
+from qkv.data.files import PathName
 from qkv.evaluation.score import Score
 from qkv.exams.report.naming import is_lower_better, name_of, point_of
-from qkv.predict import Model, find, load
+from qkv.predict import find, load
 from qkv.recipes.schema import Say, read_recipe
 from qkv.runs.candidates import AS_IS, Candidate, make, reasons
 from qkv.runs.finetune import FineTuned
 from qkv.runs.frontier import picture
-from qkv.runs.gauge import Figures, Gauge, parameters
-from qkv.runs.given import as_files
+from qkv.runs.gauge import Figures, Gauge
+from qkv.runs.given import Files, as_files
 from qkv.runs.inputs import check_inputs
 from qkv.runs.layout import SHRINK
 from qkv.runs.prepare import reading
@@ -41,25 +41,23 @@ from qkv.runs.subject import Subject, read_subject
 from qkv.runs.targets import Choice, Row, Target, choose, parse_targets
 from qkv.runs.trained_on import Reading, keep_reading
 
-PathName = str | PathLike[str]
-Files = PathName | Sequence[PathName] | Any  # or rows: see `qkv.data.python_rows`
 REPORT, PICTURE = "shrink.json", "frontier.svg"
 CANDIDATES = "candidates"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shrunk:
-    """What became of a model.
+    """The result of `shrink`.
 
     Attributes:
-        folder: where everything is; the chosen model too, if one meets the targets.
+        folder: where everything is, with the chosen model if one meets the targets.
         targets: what was asked for.
         metric: the name of the score.
         about: what the scores are about.
         candidates: how each was made, by name, in the order of the plan.
-        figures: what each is worth and what it costs.
-        rows: what decides about each.
-        impossible: why the model cannot have the others, by name.
+        figures: quality, size, speed and energy of each.
+        rows: the numbers that the targets limit.
+        impossible: why the others cannot be made, by name.
         choice: the one that meets the targets, or the nearest.
     """
 
@@ -164,16 +162,13 @@ def shrink_model(
 ) -> Shrunk:
     """Try smaller versions of a model, write the one that meets the targets, and return what was measured."""
     wanted = parse_targets(targets)
-    tell = say or (lambda line: print(visible(line), file=sys.stderr))  # noqa: T201
+    tell = say or to_standard_error
     name = fspath(model)
     place = Path(out) if out else Path("runs") / f"{Path(name).name}-shrunk"
     if place.exists() and find(name).exists() and place.samefile(find(name)):
         raise UsageError(f"{place} is the model itself: choose another folder with --out")
     with as_files({"train": data, "valid": valid, "test": test}, place) as files:
-        for part in files:
-            if (key := f"data.{part}") in changes:
-                given = changes.pop(key)
-                files[part] = (given,) if isinstance(given, str) else tuple(map(str, given))
+        _take_files(changes, files)
         subject = read_subject(name, files, place, changes, device=device, say=tell)
         why = reasons(subject, place / CANDIDATES, quick=quick)
         gauge = Gauge(Reading(subject.data, ends=True), subject.model, given=subject.examples, task=subject.task)
@@ -183,8 +178,7 @@ def shrink_model(
             check_inputs(place, subject.recipe)
             candidates = _make(subject, why, place / CANDIDATES, device, tell)
             tell(f"scoring {len(candidates)} candidates on {subject.about}")
-            models = {one: load(made.place, device=device) for one, made in candidates.items()}
-            figures = _measured(gauge, models, candidates, before)
+            figures = _measured(gauge, candidates, before, device)
             rows = [_row(one, before[0], figures[one]) for one in candidates]
             found = Shrunk(
                 folder=str(place),
@@ -201,6 +195,14 @@ def shrink_model(
     return found
 
 
+def _take_files(changes: dict[str, Any], files: dict[str, tuple[str, ...]]) -> None:
+    """Move data.train, data.valid and data.test from `changes` to `files`."""
+    for part in files:
+        if (key := f"data.{part}") in changes:
+            given = changes.pop(key)
+            files[part] = (given,) if isinstance(given, str) else tuple(map(str, given))
+
+
 def _make(subject: Subject, why: Mapping[str, str], folder: Path, device: str | None, say: Say) -> dict[str, Candidate]:
     """Make all candidates, cheapest first."""
     found: dict[str, Candidate] = {}
@@ -213,29 +215,24 @@ def _make(subject: Subject, why: Mapping[str, str], folder: Path, device: str | 
 
 
 def _measured(
-    gauge: Gauge, models: Mapping[str, Model], candidates: Mapping[str, Candidate], before: Sequence[Score]
+    gauge: Gauge, candidates: Mapping[str, Candidate], before: Sequence[Score], device: str | None
 ) -> dict[str, Figures]:
     """Time all candidates in turns, and score those whose scores are not known."""
+    models = {name: load(made.place, device=device) for name, made in candidates.items()}
     speeds = gauge.speeds(models)
-    found = {}
-    for name, model in models.items():
-        scores = {name_of(score): score.value for score in (before if name == AS_IS else gauge.scores(model))}
-        found[name] = Figures(scores, parameters(model), _megabytes(candidates[name].place), speeds[name])
-    return found
+    return {
+        name: gauge.figures(model, candidates[name].place, speeds[name], before if name == AS_IS else None)
+        for name, model in models.items()
+    }
 
 
 def _row(name: str, before: Score, figures: Figures) -> Row:
-    """Return what decides about a candidate."""
+    """Return the numbers of a candidate that the targets limit."""
     assert figures.speed is not None
     lost = (before.value - figures.scores[name_of(before)]) / point_of(before)
     # rounded, so that 0.92 - 0.91 is one point and not a little more
     lost = round(-lost if is_lower_better(before.name) else lost, 9) + 0.0  # no -0
     return Row(name, lost, figures.speed.milliseconds, figures.megabytes)
-
-
-def _megabytes(folder: Path) -> float:
-    """Return the size of the weights in a folder."""
-    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 1e6
 
 
 def _write(subject: Subject, candidates: Mapping[str, Candidate], found: Shrunk) -> None:

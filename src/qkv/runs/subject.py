@@ -25,10 +25,11 @@ from qkv.predict import Model, find, load
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, Say
 from qkv.runs.distil import Asked, student_recipe
-from qkv.runs.healing import healing, own_recipe
+from qkv.runs.healing import healing
 from qkv.runs.own import Own
 from qkv.runs.resolve import resolve
 from qkv.runs.student_report import MOST, MOST_DECODED
+from qkv.runs.trained_on import own_recipe
 from qkv.tasks.base import Task
 from qkv.tasks.split import named_parts, training_examples, validation_examples
 from qkv.tasks.table import find_task, read_task

@@ -39,7 +39,7 @@ class Target:
         return f"{self.limit:g} {self.unit}"
 
     def value(self, row: Row) -> float:
-        """Return what a model has in this unit."""
+        """Return the number of a model in this unit."""
         return {MS: row.milliseconds, MB: row.megabytes, POINTS: row.lost}[self.unit]
 
     def excess(self, row: Row) -> float:
@@ -57,10 +57,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """What decides about a model.
+    """The numbers of a model that targets limit.
 
     Attributes:
-        name: what it is.
+        name: its name.
         lost: the points that its score lost; below 0 if it is better than the model as it was, nan if undefined.
         milliseconds: of one answer, the median.
         megabytes: of its weights.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
 from typing import Any
 
 from torch import nn
 
+from qkv.common.terminal import to_standard_error
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
 from qkv.runs.layout import is_run
 from qkv.runs.own import Callback, Own
@@ -58,5 +58,4 @@ def train(
         goes_on = resume and is_run(recipe)
         asked = begun(fspath(recipe)).recipe if goes_on else read_recipe(fspath(recipe))
     own = Own(task, objective, model, batches, valid_batches, callbacks)
-    tell = say or (lambda line: print(line, file=sys.stderr))  # noqa: T201
-    return run_recipe(change(asked, changes or {}), resume=resume, device=device, say=tell, own=own)
+    return run_recipe(change(asked, changes or {}), resume=resume, device=device, say=say or to_standard_error, own=own)

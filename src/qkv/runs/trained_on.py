@@ -17,7 +17,8 @@ from qkv.data.files import expand
 from qkv.data.tables import as_column, find_format, open_table
 from qkv.exams.evaluate import task_for
 from qkv.predict import Model, find
-from qkv.recipes.schema import Say, read_recipe
+from qkv.recipes.schema import Recipe, Say, read_recipe
+from qkv.runs.layout import RECIPE
 from qkv.tasks.base import Task
 from qkv.tasks.split import named_parts
 from qkv.tasks.table import TASKS, find_task
@@ -61,12 +62,11 @@ def trained_columns(folder: str, part: str | None = None) -> dict[str, str]:
         folder: the model's folder.
         part: of a mixture, the part that the files are for.
     """
-    place = find(folder)
-    if kept := beside(place, READING):
+    if kept := beside(find(folder), READING):
         table = disk.read_table(kept, TABLE)
         return {key: str(value) for key, value in table.get(PARTS, {}).get(part, table).items() if key in KEPT}
-    recipe = beside(place, "recipe.toml")
-    return {} if recipe is None else {key: getattr(read_recipe(str(recipe)).data, key) for key in KEPT}
+    own = own_recipe(folder)
+    return {} if own is None else {key: getattr(own.data, key) for key in KEPT}
 
 
 def fitting(known: Mapping[str, str], files: Sequence[str], say: Say) -> dict[str, str]:
@@ -113,7 +113,7 @@ def reading_for(
     if not (own or task).reads_windows:
         known = {key: value for key, value in trained_columns(folder, part).items() if key not in changes}
         return Reading(override(DataConfig(), {**fitting(known, files, say), **changes}, where="data."), task=own)
-    data, recipe = task.default_data(model), beside(find(folder), "recipe.toml")
+    data, recipe = task.default_data(model), beside(find(folder), RECIPE)
     if whole:
         data = replace(data, unit="file")
     why = "no recipe.toml next to the model; change it with --set data.unit=…"
@@ -129,10 +129,15 @@ def reading_for(
 
 def _own_task(model: Model, folder: str) -> type[Task] | None:
     """Return the task of the run, if it can score the model and another task would."""
-    recipe = beside(find(folder), "recipe.toml")
-    name = read_recipe(str(recipe)).task if recipe is not None else ""
-    found = TASKS.get(name)
+    recipe = own_recipe(folder)
+    found = None if recipe is None else TASKS.get(recipe.task)
     return found if found not in (None, task_for(model)) and found.can_score(model) else None
+
+
+def own_recipe(folder: str) -> Recipe | None:
+    """Return the recipe of the run that a model came from, or None if its folder is no run."""
+    file = beside(find(folder), RECIPE)
+    return None if file is None else read_recipe(str(file))
 
 
 def beside(folder: Path, name: str) -> Path | None:

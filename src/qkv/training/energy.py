@@ -33,9 +33,19 @@ class Energy:
     joules: dict[str, float]
     sources: dict[str, str]
 
+    @property
+    def total(self) -> float:
+        """The joules of all parts."""
+        return sum(self.joules.values())
+
+    @property
+    def power(self) -> str:
+        """Where the energy of each part comes from, in words."""
+        return ", ".join(f"{part}: {source}" for part, source in self.sources.items())
+
     def report(self, grams_per_kwh: float) -> dict[str, object]:
         """Return the contents of energy.json."""
-        kwh = sum(self.joules.values()) / 3.6e6
+        kwh = self.total / 3.6e6
         return {
             "seconds": round(self.seconds, 1),
             "joules": {part: round(value, 1) for part, value in self.joules.items()},
