@@ -78,8 +78,8 @@ class Asking:
         """Return the name of the model, if the request may have it."""
         about: dict[str, Any] = {"verb": verb, "texts": len(columns["texts"])}
         request.scope["qkv"] = about
-        check_limits(self.limits, verb, columns, options)
         name = self.compute.model_for(model, verb)
+        check_limits(self.limits, verb, columns, options, images=self.compute.models[name].facts["images"])
         about |= {"model": name} | ({"text": columns["texts"]} if self._log_text else {})
         return name
 
@@ -152,8 +152,10 @@ def as_json(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-def check_limits(limits: Limits, verb: str, columns: Mapping[str, list[Any]], options: Mapping[str, Any]) -> None:
-    """Refuse a request that is over a limit, before any work."""
+def check_limits(
+    limits: Limits, verb: str, columns: Mapping[str, list[Any]], options: Mapping[str, Any], *, images: bool
+) -> None:
+    """Refuse a request that is over a limit, before any work. Images are limited by the size of the body."""
     texts = columns["texts"]
     if len(texts) > limits.texts:
         raise too_many("texts", len(texts), limits.texts)
@@ -163,9 +165,9 @@ def check_limits(limits: Limits, verb: str, columns: Mapping[str, list[Any]], op
     given = [value for values in columns.values() for value in values]
     given += [value for values in options.values() for value in _texts(values)]
     characters = sum(map(len, given))
-    if verb != "image" and characters > limits.characters:
+    if not images and characters > limits.characters:
         raise too_many("characters", characters, limits.characters, 413)
-    if verb in ("look", "explain"):
+    if verb in ("look", "explain") and not images:
         check_picture(verb, columns)
     if len(options.get("lines", ())) > limits.texts * 4:
         raise too_many("lines", len(options["lines"]), limits.texts * 4, param="lines")

@@ -28,6 +28,7 @@ STUCK = 30.0  # seconds over the deadline after which a compute process that say
 PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)  # seconds before it is started again, if it keeps ending
 STEADY = 30.0  # seconds of work after which it counts as steady again
 FORGET = 0.2  # weight of the newest measurement of a model's speed
+RELOAD = "reload"  # no verb: a load may take longer than any answer
 ENDS = ("answer", "refused", "late")  # frames after which nothing comes
 Watch = Callable[[dict[str, Any]], None]
 
@@ -58,12 +59,14 @@ class ServedModel:
         facts: what it is; empty until it is loaded.
         failure: why it could not be loaded.
         loaded: when it was loaded, in seconds since 1970.
+        reloading: whether it is being loaded again.
     """
 
     name: str
     facts: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
     loaded: int = 0
+    reloading: bool = False
 
 
 class Supervisor:
@@ -179,8 +182,9 @@ class Supervisor:
         self.check_room()
         if self._writer is None:
             raise _gone()
+        self._check_loading()
         number, now = next(self._numbers), time.monotonic()
-        ticket = Ticket((model, verb), cost_of(columns) * self._speed.get((model, verb), 0.0), now)
+        ticket = Ticket((model, verb), cost_of(columns, options) * self._speed.get((model, verb), 0.0), now)
         deadline = now + self.limits.deadline
         head = {"kind": "job", "number": number, "verb": verb, "model": model}
         head |= {"deadline": deadline, "extra": extra or {}}
@@ -211,17 +215,22 @@ class Supervisor:
             raise Refused(404, f"there is no model {name[:200]!r} here", code="model_not_found")
         if self._writer is None:
             raise _gone()
-        number = next(self._numbers)
-        ticket = self._tickets[number] = Ticket((name, "reload"), 0.0, time.monotonic())
+        self._check_loading()
+        model = self.models[name]
+        if model.reloading:
+            raise Refused(409, f"the model {name} is being loaded again already", code="reloading")
+        number, model.reloading = next(self._numbers), True
+        ticket = self._tickets[number] = Ticket((name, RELOAD), 0.0, time.monotonic())
         try:
             self._writer.write(frames.pack({"kind": "load", "name": name, "number": number}))
             fields, _ = await ticket.events.get()
         finally:
             self._tickets.pop(number, None)
+            model.reloading = False
         _check(fields)
         if fields["kind"] == "failed":
             raise Refused(409, f"the model {name} could not be loaded, and stays as it was: {fields['message']}")
-        return self.models[name]
+        return model
 
     async def _keep(self) -> None:
         """Run the compute process; if it ends, refuse what waits and start it again."""
@@ -264,7 +273,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()
-            oldest = min((ticket.begun for ticket in self._tickets.values()), default=now)
+            oldest = min((one.begun for one in self._tickets.values() if one.key[1] != RELOAD), default=now)
             if now - max(oldest, self._heard) > self.limits.deadline + STUCK:
                 process.kill()
 
@@ -278,13 +287,16 @@ class Supervisor:
         kind = fields["kind"]
         if kind == "ready":
             self.ready = True
-            if not any(model.facts for model in self.models.values()):
+            if not self.restarts and not any(model.facts for model in self.models.values()):
                 self.hopeless()
         elif kind == "model":
             model = self.models[fields["name"]]
             model.facts, model.failure, model.loaded = fields["facts"], None, int(time.time())
         elif kind == "failed":
-            self.models[fields["name"]].failure = fields["message"]
+            model = self.models[fields["name"]]
+            model.failure = fields["message"]
+            if fields["number"] is None:
+                model.facts = {}  # the process was started again, so there is no old one that answers
         if kind in ("ready", "model", "failed"):
             self._watch(fields)
         ticket = self._tickets.get(fields.get("number") or 0)
