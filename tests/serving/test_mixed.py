@@ -1,0 +1,48 @@
+"""Many clients at once over all routes: no answer is lost, doubled, swapped or changed by its neighbours."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.server import Server, served
+from tests.serving.traffic import ask, cases, counted, drive, expected, mixed, wrong
+
+CLIENTS = 16
+
+
+@pytest.fixture(scope="module")
+def patient(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that lets all clients of these tests wait, so that every request must be answered."""
+    with served(tmp_path_factory.mktemp("patient"), *folders.values(), "en-de", "--patience", "60") as found:
+        yield found
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_mixed_requests_are_answered_once_and_as_if_alone(
+    patient: Server, models: dict[str, Any], count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = cases(models, seed=count, each=3 if count < 1000 else 20)
+    link = http.client.HTTPConnection(*patient.address, timeout=120)
+    for case in known:
+        assert wrong(case, *ask(link, case)) is None
+    order = mixed(known, count, seed=count)
+    before = counted(patient)
+    result = drive(patient.address, order, CLIENTS)
+    assert result.wrong == []
+    assert dict(result.statuses) == {200: count}
+    wanted = expected(order)
+    wanted['qkv_requests_total{route="/metrics",status="200"}'] += 1  # that of `before`, counted when it was answered
+    assert counted(patient) - before == wanted
+    routes = len({case.path for case in order})
+    with capsys.disabled():
+        print(f"\n{count:,} mixed requests over {routes} routes, {CLIENTS} clients: all answered once and as if alone")
+
+
+def test_every_route_is_among_them(patient: Server, models: dict[str, Any]) -> None:
+    paths = {case.path.replace("models/words", "models/{name}") for case in cases(models, seed=1, each=1)}
+    assert paths >= set(patient.client.get("/openapi.json").json()["paths"])
