@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,13 @@ from tests.predict.writers import writer
 
 LABELS = ("bad", "good")
 START = 90.0  # seconds for a server to load on a machine that does other things too
+CALL = """
+import json, sys
+from qkv.serving.limits import Limits
+from qkv.serving.start import Order, start
+limits = Limits(**json.loads(sys.argv[1]))
+start(Order(sys.argv[2:], port=0, device="cpu", limits=limits), lambda text: print(text, file=sys.stderr, flush=True))
+"""
 
 
 def write_models(place: Path) -> dict[str, Path]:
@@ -92,6 +99,28 @@ class Server:
         """Return the number of the process with the models."""
         return children(self.process.pid)[0]
 
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """Stop the process with the models for a while, so that requests surely wait; return its number."""
+        number = self.compute()
+        os.kill(number, signal.SIGSTOP)
+        try:
+            yield number
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
+
+    def pending(self) -> int:
+        """Return how many requests wait or run."""
+        return int(self.client.get("/v1/stats").json()["requests"]["pending"])
+
+    def wait_pending(self, count: int, seconds: float = 10) -> None:
+        """Wait until so many requests wait or run."""
+        start = time.monotonic()
+        while (found := self.pending()) != count:
+            assert time.monotonic() - start < seconds, f"{found} requests are pending, not {count}"
+            time.sleep(0.01)
+
     def wait_ready(self, seconds: float = START) -> float:
         """Wait until the models answer; return how long that took."""
         start = time.monotonic()
@@ -112,12 +141,20 @@ def children(pid: int) -> list[int]:
 
 
 @contextmanager
-def served(place: Path, *arguments: object, key: str | None = None, ready: bool = True) -> Iterator[Server]:
-    """Run `qkv serve` with arguments."""
+def served(
+    place: Path,
+    *arguments: object,
+    key: str | None = None,
+    ready: bool = True,
+    limits: dict[str, float] | None = None,
+) -> Iterator[Server]:
+    """Run `qkv serve` with arguments or, for limits that the command line has no option for, what it calls."""
     log = place / f"serve-{time.monotonic_ns()}.log"
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({} if key is None else {"QKV_API_KEY": key})
     with log.open("wb") as stream:
         words = [sys.executable, "-m", "qkv", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+        if limits is not None:
+            words = [sys.executable, "-c", CALL, json.dumps(limits), *map(str, arguments)]
         process = subprocess.Popen(words, stdout=stream, stderr=stream, env=environment)
     try:
         url = _url(process, log)
