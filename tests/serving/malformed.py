@@ -267,7 +267,7 @@ def _read(link: socket.socket, seconds: float, *, whole: bool, end: bool = False
     """Read what comes: one whole answer, or all until the connection ends or nothing comes any more."""
     link.settimeout(seconds)
     found = b""
-    while not (whole and _complete(found)):
+    while not (whole and complete(found)):
         try:
             part = link.recv(1 << 20)
         except TimeoutError:
@@ -282,7 +282,7 @@ def _read(link: socket.socket, seconds: float, *, whole: bool, end: bool = False
     return found
 
 
-def _complete(data: bytes) -> bool:
+def complete(data: bytes) -> bool:
     """Whether an answer has come completely."""
     head, found, body = data.partition(b"\r\n\r\n")
     if not found:

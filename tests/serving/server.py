@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import qkv
 from tests.predict.readers import NER, make_reader
@@ -133,6 +134,12 @@ class Server:
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.05)
         raise AssertionError(f"not ready after {seconds} s: {self.log.read_text()}")
+
+
+def tell(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    """Print what a test has counted, although it passes."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{line}\n")
 
 
 def children(pid: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.server import Server, served
+from tests.serving.server import Server, served, tell
 from tests.serving.traffic import ask, cases, counted, drive, expected, mixed, wrong
 
 CLIENTS = 16
@@ -39,8 +39,7 @@ def test_mixed_requests_are_answered_once_and_as_if_alone(
     wanted['qkv_requests_total{route="/metrics",status="200"}'] += 1  # that of `before`, counted when it was answered
     assert counted(patient) - before == wanted
     routes = len({case.path for case in order})
-    with capsys.disabled():
-        print(f"\n{count:,} mixed requests over {routes} routes, {CLIENTS} clients: all answered once and as if alone")
+    tell(capsys, f"{count:,} mixed requests over {routes} routes, {CLIENTS} clients: all answered once, as if alone")
 
 
 def test_every_route_is_among_them(patient: Server, models: dict[str, Any]) -> None:

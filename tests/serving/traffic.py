@@ -12,7 +12,7 @@ import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,25 @@ from qkv.predict.classify import to_dict
 from tests.serving.server import Server
 from tests.serving.test_verbs import CASES, png, same
 
-WORDS = "the a cat dog mat sat run on [MASK] . , ! two cats dogs running she is cold sun and small".split()
-GERMAN = "en-de"
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "mat",
+    "sat",
+    "run",
+    "on",
+    "[MASK]",
+    ".",
+    ",",
+    "!",
+    "two",
+    "cats",
+    "dogs",
+    "she",
+    "is",
+]
 LOOKS = {  # paths that ask no model, and what their answers must hold
     "/health": '"ok"', "/ready": '"ready"', "/v1/models": '"reviews"', "/v1/models/words": '"[MASK]"',
     "/v1/stats": "uptime_seconds", "/metrics": "qkv_requests_total", "/docs": "/v1/embed", "/openapi.json": "paths",
@@ -247,7 +264,7 @@ def difference(a: Any, b: Any) -> Iterator[str]:
     yield from difference(a[place], b[place])
 
 
-def drive(address: tuple[str, int], order: Sequence[Case], clients: int) -> Result:
+def drive(address: tuple[str, int], order: Iterable[Case], clients: int) -> Result:
     """Let many clients send the requests, each over one connection."""
     result, lock, waiting = Result(), threading.Lock(), iter(order)
 
