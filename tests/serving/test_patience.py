@@ -17,8 +17,9 @@ from typing import Any
 import httpx
 import pytest
 
+from qkv.serving.supervisor import STUCK
 from tests.serving.malformed import complete, request
-from tests.serving.server import Server, served
+from tests.serving.server import Server, children, served
 from tests.serving.test_faults import asking, until
 
 RECEIVE, SEND, DEADLINE, QUEUE, CONNECTIONS = 0.8, 0.8, 1.5, 4, 40
@@ -244,3 +245,15 @@ def test_many_clients_that_go_leave_nothing(brisk: Server) -> None:
     assert brisk.ask("/v1/embed", model="words", texts=["a"])["answers"]
     assert not any(line["event"] == "server error" for line in brisk.lines())
     assert not any(line.get("status", 0) >= 500 and line.get("status") not in (503, 504) for line in brisk.lines())
+
+
+@pytest.mark.slow
+def test_a_process_that_hangs_is_killed_and_one_that_idles_is_not(brisk: Server) -> None:
+    """With nobody asking it lives on; stopped for good, it is replaced some 30 s after its last sign of life."""
+    number = brisk.compute()
+    time.sleep(STUCK + DEADLINE + SLACK)
+    assert brisk.compute() == number
+    with brisk.paused():
+        until(lambda: number not in children(brisk.process.pid), STUCK + DEADLINE + 2 * SLACK)
+    brisk.wait_ready()
+    assert brisk.ask("/v1/embed", model="words", texts=["a"])["answers"]

@@ -5,6 +5,7 @@ One thread reads frames, one computes, and for a reload another one loads. The p
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -26,6 +27,8 @@ from qkv.serving.jobs import Job, Waiting, joined, parted
 from qkv.serving.limits import texts_of
 from qkv.serving.settings import Settings
 from qkv.serving.verbs import VERBS, WATCHED, facts_of, usual_length
+
+PING = "ping"  # a job that waits like any other, so that its answer says that jobs are being answered
 
 
 class Stopped(Exception):
@@ -75,6 +78,8 @@ class Compute:
             if fields["kind"] == "job":
                 job = self._jobs[fields["number"]] = _job(fields, parts)
                 self._waiting.add(job)
+            elif fields["kind"] == "ping":
+                self._waiting.add(Job(0, PING, "", {"texts": []}, {}, math.inf))
             elif fields["kind"] == "drop":
                 self._drop(fields["number"])
             elif fields["kind"] == "load":
@@ -102,6 +107,9 @@ class Compute:
 
     def _check(self, job: Job) -> bool:
         """Refuse a job that nobody waits for, that has too many tokens, or whose model is not there."""
+        if job.verb == PING:
+            self._send({"kind": "pong"})
+            return False
         if not job.wanted:
             self._end({"kind": "late", "number": job.number})
             return False

@@ -24,11 +24,10 @@ from qkv.serving.errors import Refused
 from qkv.serving.limits import Limits, cost_of
 from qkv.serving.settings import Settings
 
-STUCK = 30.0  # seconds over the deadline after which a compute process that says nothing is killed
+STUCK = 30.0  # seconds after which a compute process that does not say that it lives is killed
 PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)  # seconds before it is started again, if it keeps ending
 STEADY = 30.0  # seconds of work after which it counts as steady again
 FORGET = 0.2  # weight of the newest measurement of a model's speed
-RELOAD = "reload"  # no verb: a load may take longer than any answer
 ENDS = ("answer", "refused", "late")  # frames after which nothing comes
 Watch = Callable[[dict[str, Any]], None]
 
@@ -40,13 +39,11 @@ class Ticket:
     Attributes:
         key: what its speed depends on.
         seconds: how long it will take, about.
-        begun: when it was asked.
         events: frames that have come.
     """
 
     key: tuple[str, str]
     seconds: float
-    begun: float
     events: asyncio.Queue[frames.Frame] = field(default_factory=asyncio.Queue)
 
 
@@ -183,9 +180,8 @@ class Supervisor:
         if self._writer is None:
             raise _gone()
         self._check_loading()
-        number, now = next(self._numbers), time.monotonic()
-        ticket = Ticket((model, verb), cost_of(columns, options) * self._speed.get((model, verb), 0.0), now)
-        deadline = now + self.limits.deadline
+        number, deadline = next(self._numbers), time.monotonic() + self.limits.deadline
+        ticket = Ticket((model, verb), cost_of(columns, options) * self._speed.get((model, verb), 0.0))
         head = {"kind": "job", "number": number, "verb": verb, "model": model}
         head |= {"deadline": deadline, "extra": extra or {}}
         self._tickets[number] = ticket
@@ -220,7 +216,7 @@ class Supervisor:
         if model.reloading:
             raise Refused(409, f"the model {name} is being loaded again already", code="reloading")
         number, model.reloading = next(self._numbers), True
-        ticket = self._tickets[number] = Ticket((name, RELOAD), 0.0, time.monotonic())
+        ticket = self._tickets[number] = Ticket((name, "reload"), 0.0)
         try:
             self._writer.write(frames.pack({"kind": "load", "name": name, "number": number}))
             fields, _ = await ticket.events.get()
@@ -269,12 +265,17 @@ class Supervisor:
             await self._process.wait()
 
     async def _watch_over(self, process: asyncio.subprocess.Process) -> None:
-        """Kill a compute process that has said nothing since long before the oldest request's deadline."""
+        """Ask a process that has said nothing for as long as the deadline; kill it if it still says nothing."""
+        asked = math.inf
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()
-            oldest = min((one.begun for one in self._tickets.values() if one.key[1] != RELOAD), default=now)
-            if now - max(oldest, self._heard) > self.limits.deadline + STUCK:
+            if not self.ready or self._writer is None or now - self._heard < self.limits.deadline:
+                asked = math.inf
+            elif asked == math.inf:
+                asked = now
+                self._writer.write(frames.pack({"kind": "ping"}))
+            elif now - asked > STUCK:
                 process.kill()
 
     def _lose(self) -> None:
