@@ -5,6 +5,7 @@ One thread reads frames, one computes, and for a reload another one loads. The p
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import signal
@@ -102,6 +103,8 @@ class Compute:
             self._send({"kind": "failed", "name": name, "number": number, "message": told})
             return
         self._models[name] = model
+        if number is not None:
+            gc.collect()  # the parts of a model refer to each other, so the old one goes only now
         facts["load_seconds"] = round(time.monotonic() - start, 3)
         self._send({"kind": "model", "name": name, "number": number, "facts": facts})
 
