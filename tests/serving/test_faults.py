@@ -211,13 +211,14 @@ def refuses(url: str) -> bool:
     return False
 
 
-def test_sigterm_while_models_are_loaded(folders: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_models_are_loaded(folders: dict[str, Path], tmp_path: Path, number: int) -> None:
     with served(tmp_path, folders["words"], ready=False) as server:
         assert server.refused("/v1/embed", 503, model="words", texts=["a"]) == "the models are being loaded"
-        number = server.compute()
-        server.process.send_signal(signal.SIGTERM)
+        compute = server.compute()
+        server.process.send_signal(number)
         assert server.process.wait(10) == 0
-        until(lambda: gone(number), 5)
+        until(lambda: gone(compute), 5)
 
 
 def test_no_process_stays_when_the_http_process_is_killed(folders: dict[str, Path], tmp_path: Path) -> None:
