@@ -47,8 +47,11 @@ class Connection(HttpToolsProtocol):
         if self._head >= 0:
             self._head += len(data)
         super().data_received(data)
-        if self._head > HEAD_BYTES and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._head > HEAD_BYTES:
             self._refuse(431)
+            return
         idle = self.cycle is None or self.cycle.response_complete
         if idle and self.timeout_keep_alive_task is None and "receive" not in self._timers:
             # uvicorn no longer counts this connection as idle, but what came, an empty line, begins no request.
@@ -86,7 +89,7 @@ class Connection(HttpToolsProtocol):
         """Go on to the next request. A last answer that nobody reads is not kept for ever."""
         super().on_response_complete()
         if self.transport.is_closing():
-            self._wait("send", self.limits.send, self.transport.abort)
+            self._close()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection, even if its client has never read the last answer."""
@@ -118,7 +121,8 @@ class Connection(HttpToolsProtocol):
     def _close(self) -> None:
         """Close when what was written has been read, or at the latest after some time."""
         self.transport.close()
-        self._wait("send", self.limits.send, self.transport.abort)
+        self._stop("receive")
+        self._wait("close", self.limits.send, self.transport.abort)
 
     def _wait(self, what: str, seconds: float, then: Callable[[], None]) -> None:
         self._stop(what)
