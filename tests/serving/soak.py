@@ -58,9 +58,9 @@ class Soak:
             found[name] = (int(statistics.median(rest[:half])), int(statistics.median(rest[half:])))
         return found
 
-    def flat(self) -> bool:
-        """Whether the memory of no process grows."""
-        return all(after - before <= max(NOISE, GROWTH * before) for before, after in self.grown().values())
+    def flat(self, growth: float = GROWTH) -> bool:
+        """Whether the memory of no process grows by more than a share."""
+        return all(after - before <= max(NOISE, growth * before) for before, after in self.grown().values())
 
     def lines(self) -> Iterator[str]:
         """Say what came of it."""

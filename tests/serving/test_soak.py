@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.serving.server import served, tell
-from tests.serving.soak import Soak, soak
+from tests.serving.soak import BRIEF, Soak, soak
 from tests.serving.traffic import cases
 
 
@@ -22,11 +22,11 @@ def test_memory_is_flat(
     tell(capsys, "\n".join(found.lines()))
     assert found.result.wrong == []
     assert found.worst < 500
-    assert found.flat()
+    assert found.flat(BRIEF)
     assert min(found.result.statuses.total(), found.bad) > 100
 
 
 def test_growth_is_seen() -> None:
     steady, rising = [10**8] * 100, [10**8 + number * 10**6 for number in range(100)]
     assert Soak(memory={"HTTP": steady, "compute": steady}).flat()
-    assert not Soak(memory={"HTTP": steady, "compute": rising}).flat()
+    assert not Soak(memory={"HTTP": steady, "compute": rising}).flat(BRIEF)
