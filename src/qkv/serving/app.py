@@ -179,7 +179,7 @@ def _add_models(app: FastAPI, compute: Supervisor) -> None:
             raise Refused(404, f"there is no model {name[:200]!r} here", param="name", code="model_not_found")
         return _about(compute.models[name])
 
-    @app.post("/v1/models/{name}/reload", tags=["models"], responses=responses(401, 403, 404, 503))
+    @app.post("/v1/models/{name}/reload", tags=["models"], responses=responses(401, 403, 404, 409, 429, 503))
     async def reload(name: str) -> dict[str, Any]:
         """Load a model again from its folder. The old one answers until the new one is there."""
         return _about(await compute.reload(name))
