@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import qkv
 from tests.predict.readers import NER, make_reader
@@ -22,6 +23,13 @@ from tests.predict.writers import writer
 
 LABELS = ("bad", "good")
 START = 90.0  # seconds for a server to load on a machine that does other things too
+CALL = """
+import json, sys
+from qkv.serving.limits import Limits
+from qkv.serving.start import Order, start
+limits = Limits(**json.loads(sys.argv[1]))
+start(Order(sys.argv[2:], port=0, device="cpu", limits=limits), lambda text: print(text, file=sys.stderr, flush=True))
+"""
 
 
 def write_models(place: Path) -> dict[str, Path]:
@@ -92,6 +100,28 @@ class Server:
         """Return the number of the process with the models."""
         return children(self.process.pid)[0]
 
+    @contextmanager
+    def paused(self) -> Iterator[int]:
+        """Stop the process with the models for a while, so that requests surely wait; return its number."""
+        number = self.compute()
+        os.kill(number, signal.SIGSTOP)
+        try:
+            yield number
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
+
+    def pending(self) -> int:
+        """Return how many requests wait or run."""
+        return int(self.client.get("/v1/stats").json()["requests"]["pending"])
+
+    def wait_pending(self, count: int, seconds: float = 10) -> None:
+        """Wait until so many requests wait or run."""
+        start = time.monotonic()
+        while (found := self.pending()) != count:
+            assert time.monotonic() - start < seconds, f"{found} requests are pending, not {count}"
+            time.sleep(0.01)
+
     def wait_ready(self, seconds: float = START) -> float:
         """Wait until the models answer; return how long that took."""
         start = time.monotonic()
@@ -106,18 +136,32 @@ class Server:
         raise AssertionError(f"not ready after {seconds} s: {self.log.read_text()}")
 
 
+def tell(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    """Print what a test has counted, although it passes."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{line}\n")
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextmanager
-def served(place: Path, *arguments: object, key: str | None = None, ready: bool = True) -> Iterator[Server]:
-    """Run `qkv serve` with arguments."""
+def served(
+    place: Path,
+    *arguments: object,
+    key: str | None = None,
+    ready: bool = True,
+    limits: dict[str, float] | None = None,
+) -> Iterator[Server]:
+    """Run `qkv serve` with arguments or, for limits that the command line has no option for, what it calls."""
     log = place / f"serve-{time.monotonic_ns()}.log"
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({} if key is None else {"QKV_API_KEY": key})
     with log.open("wb") as stream:
         words = [sys.executable, "-m", "qkv", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+        if limits is not None:
+            words = [sys.executable, "-c", CALL, json.dumps(limits), *map(str, arguments)]
         process = subprocess.Popen(words, stdout=stream, stderr=stream, env=environment)
     try:
         url = _url(process, log)

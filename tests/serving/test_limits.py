@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import random
 import socket
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import pytest
 
 from qkv.common.errors import QkvError
 from qkv.serving import start
+from qkv.serving.app import WEB
 from qkv.serving.run import bind
 from tests.serving.server import Server, served
 
@@ -47,6 +50,7 @@ def post(server: Server, path: str, body: bytes | str, **headers: str) -> httpx.
         ("embed", 413, {"texts": ["a" * 501]}, "the request has 501 characters, and the limit is 500"),
         ("embed", 413, {"texts": ["a" * 4000]}, "the body is larger than 4,000 bytes, the limit"),
         ("embed", 422, {"texts": ["a " * 100]}, "the request has 102 tokens, and the limit is 60"),
+        ("search", 422, {"texts": ["a"], "lines": ["a " * 100]}, "tokens, and the limit is 60"),
         ("generate", 422, {"texts": ["a"], "max_length": 21}, "max_length is 21, and this server generates at most 20"),
         ("embed", 422, {"texts": []}, "texts: list should have at least 1 item"),
         ("embed", 422, {"texts": "a"}, "texts: input should be a valid"),
@@ -95,7 +99,8 @@ def test_strange_json_is_never_a_server_error(small: Server, body: bytes, status
 def test_every_route_but_health_needs_the_key(small: Server) -> None:
     with httpx.Client(base_url=small.url) as stranger:
         assert stranger.get("/health").json() == {"status": "ok"}
-        paths = set(small.client.get("/openapi.json").json()["paths"]) - {"/health"} | {"/", "/docs", "/openapi.json"}
+        paths = set(small.client.get("/openapi.json").json()["paths"]) - {"/health"} | {"/docs", "/openapi.json"}
+        paths |= {"/", "/nothing", *(f"/{file.relative_to(WEB)}" for file in WEB.rglob("*") if file.is_file())}
         for path in paths:
             answer = stranger.post(path, json={}) if path.startswith("/v1") else stranger.get(path)
             assert answer.status_code == 401, path
@@ -140,8 +145,21 @@ def test_the_log_has_no_text_of_users(server: Server) -> None:
     server.ask("/v1/embed", texts=["hushhush"])
     server.client.get("/v1/hushhush")
     server.client.post("/v1/embed", json={"texts": ["hushhush"], "model": "hushhush"})
-    assert "hushhush" not in server.log.read_text()
+    server.ask("/v1/generate", model="writer", texts=["\u6697\u6697 hushhush"], max_length=2)  # unknown characters
+    told = server.log.read_text()
+    assert "hushhush" not in told
+    assert "\u6697" not in told
     assert any(line["event"] == "request" and line.get("texts") == 1 for line in server.lines())
+
+
+def test_an_image_may_be_longer_than_a_text(server: Server) -> None:
+    image = pytest.importorskip("PIL.Image")
+    stream = io.BytesIO()
+    image.frombytes("RGB", (400, 400), random.Random(0).randbytes(480_000)).save(stream, "PNG")
+    sent = base64.b64encode(stream.getvalue()).decode()
+    assert len(sent) > 400_000
+    for path in ("/v1/image", "/v1/look"):
+        assert "but the model takes (3, 16, 16)" in server.refused(path, 422, model="pictures", texts=[sent])
 
 
 def test_metrics_stats_and_models(server: Server) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 DEVICES = ("cpu", "cuda")
-ENGINES = ("torch", "torch-bf16", "native", "native-int8", "onnxruntime")
+ENGINES = ("torch", "torch-bf16", "native", "native-int8", "onnxruntime", "ctranslate2", "torch-compiled")
 DTYPES = ("float32", "bfloat16", "float16")
 TOP = ("task", "out", "model.preset", "model.init")
 

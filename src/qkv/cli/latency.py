@@ -34,8 +34,8 @@ def latency(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="torch, torch-bf16, native, native-int8 or onnxruntime; repeat the option for several. Default: all "
-            "that can run the model.",
+            help="torch, torch-bf16, native, native-int8, onnxruntime, ctranslate2 or torch-compiled; repeat the "
+            "option for several. Default: all that can run the model, but torch-compiled.",
             show_default=False,
             autocompletion=completion.engines,
         ),

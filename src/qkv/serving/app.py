@@ -176,7 +176,7 @@ def _add_models(app: FastAPI, compute: Supervisor) -> None:
         """Describe a model."""
         return _about(compute.find(name))
 
-    @app.post("/v1/models/{name}/reload", tags=["models"], responses=responses(401, 403, 404, 503))
+    @app.post("/v1/models/{name}/reload", tags=["models"], responses=responses(401, 403, 404, 409, 429, 503))
     async def reload(name: str) -> dict[str, Any]:
         """Load a model again from its folder. The old one answers until the new one is loaded."""
         return _about(await compute.reload(name))

@@ -79,8 +79,7 @@ class Asking:
         about: dict[str, Any] = {"verb": verb, "texts": len(columns["texts"])}
         request.scope["qkv"] = about
         name = self.compute.model_for(model, verb)
-        images = "image" in self.compute.models[name].facts.get("verbs", ())
-        check_limits(self.limits, verb, columns, options, images=images)
+        check_limits(self.limits, verb, columns, options, images=self.compute.models[name].facts["images"])
         about |= {"model": name} | ({"text": columns["texts"]} if self._log_text else {})
         return name
 
@@ -154,9 +153,9 @@ def as_json(body: bytes) -> Response:
 
 
 def check_limits(
-    limits: Limits, verb: str, columns: Mapping[str, list[Any]], options: Mapping[str, Any], *, images: bool = False
+    limits: Limits, verb: str, columns: Mapping[str, list[Any]], options: Mapping[str, Any], *, images: bool
 ) -> None:
-    """Refuse a request that is over a limit, before any work. The body alone limits the size of images."""
+    """Refuse a request that is over a limit, before any work. Images are limited by the size of the body."""
     texts = columns["texts"]
     if len(texts) > limits.texts:
         raise too_many("texts", len(texts), limits.texts)

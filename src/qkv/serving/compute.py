@@ -5,6 +5,8 @@ One thread reads frames, one computes, and for a reload another one loads. The p
 
 from __future__ import annotations
 
+import gc
+import math
 import os
 import signal
 import socket
@@ -23,8 +25,11 @@ from qkv.predict.generate import MORE
 from qkv.serving import frames
 from qkv.serving.continuous import Generations, can_join
 from qkv.serving.jobs import Job, Waiting, joined, parted
+from qkv.serving.limits import texts_of
 from qkv.serving.settings import Settings
 from qkv.serving.verbs import VERBS, WATCHED, facts_of, usual_length
+
+PING = "ping"  # a job that waits like any other, so that its answer says that jobs are being answered
 
 
 class Stopped(Exception):
@@ -74,6 +79,8 @@ class Compute:
             if fields["kind"] == "job":
                 job = self._jobs[fields["number"]] = _job(fields, parts)
                 self._waiting.add(job)
+            elif fields["kind"] == "ping":
+                self._waiting.add(Job(0, PING, "", {"texts": []}, {}, math.inf))
             elif fields["kind"] == "drop":
                 self._drop(fields["number"])
             elif fields["kind"] == "load":
@@ -96,11 +103,16 @@ class Compute:
             self._send({"kind": "failed", "name": name, "number": number, "message": told})
             return
         self._models[name] = model
+        if number is not None:
+            gc.collect()  # the parts of a model refer to each other, so the old one goes only now
         facts["load_seconds"] = round(time.monotonic() - start, 3)
         self._send({"kind": "model", "name": name, "number": number, "facts": facts})
 
     def _check(self, job: Job) -> bool:
         """Refuse a job that nobody waits for, that has too many tokens, or whose model is not there."""
+        if job.verb == PING:
+            self._send({"kind": "pong"})
+            return False
         if not job.wanted:
             self._end({"kind": "late", "number": job.number})
             return False
@@ -110,8 +122,8 @@ class Compute:
             return False
         try:
             job.extra |= self._counted(job, model)
-        except UsageError as error:
-            self._refuse(job, 422, str(error))
+        except Exception as error:
+            self._fail(job, error)
             return False
         return True
 
@@ -121,7 +133,7 @@ class Compute:
         # a text has at most as many tokens as bytes: a cost of 1 stands for 4 characters of up to 4 bytes
         if model.tokenizer is None or (16 * job.cost <= most and "usage" not in job.extra):
             return {}
-        texts = [text for values in job.columns.values() for text in values]
+        texts = texts_of(job.columns, job.options)
         if (count := sum(map(len, model.tokenizer.encode(texts).ids))) > most:
             raise UsageError(f"the request has {count:,} tokens, and the limit is {most:,}")
         return {"tokens": count} if "usage" in job.extra else {}
@@ -162,8 +174,10 @@ class Compute:
             try:
                 if not can_join(model, job.options):
                     return False
-                self._generations.add(model, job, self.settings.new_tokens)
-            except QkvError as error:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # they quote the text, and nothing of it may be in the log
+                    self._generations.add(model, job, self.settings.new_tokens)
+            except Exception as error:
                 self._fail(job, error)
         return True
 
@@ -230,7 +244,9 @@ class Compute:
         if isinstance(error, QkvError):
             self._refuse(job, 422 if isinstance(error, UsageError) else 500, str(error))
             return
-        traceback.print_exception(error)
+        # Where it failed, but not what the error says: that may quote the text.
+        print(f"{type(error).__name__} in a request to {job.verb}:", file=sys.stderr)  # noqa: T201
+        traceback.print_tb(error.__traceback__)
         self._refuse(job, 500, "the model failed on this request; the server's log has the reason")
 
     def _refuse(self, job: Job, status: int, message: str) -> None:

@@ -170,8 +170,6 @@ async def respond(refused: Refused, send: Send) -> None:
     """Send a refusal."""
     body = to_json(refused.to_dict())
     headers = {"content-type": "application/json", "content-length": str(len(body))} | refused.headers
-    if refused.status == 413:  # the rest of the body has not been read
-        headers["connection"] = "close"
     pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": refused.status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})

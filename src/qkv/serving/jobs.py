@@ -42,7 +42,7 @@ class Job:
 
     def __post_init__(self) -> None:
         """Measure it once."""
-        self.cost = cost_of(self.columns)
+        self.cost = cost_of(self.columns, self.options)
         same = (self.verb, self.model, *self.columns, to_json(self.options), to_json(self.extra))
         self.key = same if self.verb in JOINED else (self.number,)
 

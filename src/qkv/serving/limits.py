@@ -47,7 +47,12 @@ class Limits:
         return asdict(self)
 
 
-def cost_of(columns: Mapping[str, Sequence[str]]) -> int:
+def texts_of(columns: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> list[str]:
+    """Return all texts of a request that a model reads; the lines of a search are an option."""
+    return [*(text for values in columns.values() for text in values), *options.get("lines", ())]
+
+
+def cost_of(columns: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> int:
     """Return the tokens of a request, about: what batches and waiting times are estimated with."""
-    texts = [text for values in columns.values() for text in values]
+    texts = texts_of(columns, options)
     return 2 * len(texts) + sum(map(len, texts)) // 4

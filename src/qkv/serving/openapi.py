@@ -28,6 +28,7 @@ ERRORS = {
     404: "There is no such model.",
     405: "The route does not take this method.",
     408: "The client sent the request too slowly.",
+    409: "The model is being loaded again, or could not be loaded and stays as it was.",
     413: "The request is too large.",
     415: "The body is not JSON.",
     422: "The request is wrong.",

@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,4 +116,6 @@ class _AsJson(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
-        log("server error", level=record.levelno, message=str(record.msg).strip(), exception=kind)
+        place = traceback.extract_tb(record.exc_info[2])[-1:] if record.exc_info else []
+        where = [f"{one.filename}:{one.lineno}" for one in place]
+        log("server error", level=record.levelno, message=str(record.msg).strip(), exception=kind, where=where)

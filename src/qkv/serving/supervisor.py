@@ -25,7 +25,7 @@ from qkv.serving.errors import Refused
 from qkv.serving.limits import Limits, cost_of
 from qkv.serving.settings import Settings
 
-STUCK = 30.0  # seconds over the deadline after which a compute process that sends nothing is killed
+STUCK = 30.0  # seconds after which a compute process that does not answer a ping is killed
 PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0)  # seconds before it is started again, if it keeps ending
 STEADY = 30.0  # seconds of work after which it counts as steady again
 FORGET = 0.2  # weight of the newest measurement of a model's speed
@@ -40,13 +40,11 @@ class Ticket:
     Attributes:
         key: what its speed depends on.
         seconds: an estimate of how long it takes.
-        begun: when it was asked.
         events: frames that have come.
     """
 
     key: tuple[str, str]
     seconds: float
-    begun: float
     events: asyncio.Queue[frames.Frame] = field(default_factory=asyncio.Queue)
 
 
@@ -59,12 +57,14 @@ class ServedModel:
         facts: what it is; empty until it is loaded.
         failure: why it could not be loaded.
         loaded: when it was loaded, in seconds since 1970.
+        reloading: whether it is being loaded again.
     """
 
     name: str
     facts: dict[str, Any] = field(default_factory=dict)
     failure: str | None = None
     loaded: int = 0
+    reloading: bool = False
 
 
 class Supervisor:
@@ -180,9 +180,9 @@ class Supervisor:
         self.check_room()
         if self._writer is None:
             raise _gone()
-        number, now = next(self._numbers), time.monotonic()
-        ticket = Ticket((model, verb), cost_of(columns) * self._speed.get((model, verb), 0.0), now)
-        deadline = now + self.limits.deadline
+        self._check_loading()
+        number, deadline = next(self._numbers), time.monotonic() + self.limits.deadline
+        ticket = Ticket((model, verb), cost_of(columns, options) * self._speed.get((model, verb), 0.0))
         head = {"kind": "job", "number": number, "verb": verb, "model": model}
         head |= {"deadline": deadline, "extra": extra or {}}
         self._tickets[number] = ticket
@@ -211,13 +211,17 @@ class Supervisor:
         model = self.find(name)
         if self._writer is None:
             raise _gone()
-        number = next(self._numbers)
-        ticket = self._tickets[number] = Ticket((name, "reload"), 0.0, time.monotonic())
+        self._check_loading()
+        if model.reloading:
+            raise Refused(409, f"the model {name} is being loaded again already", code="reloading")
+        number, model.reloading = next(self._numbers), True
+        ticket = self._tickets[number] = Ticket((name, "reload"), 0.0)
         try:
             self._writer.write(frames.pack({"kind": "load", "name": name, "number": number}))
             fields, _ = await ticket.events.get()
         finally:
             self._tickets.pop(number, None)
+            model.reloading = False
         _check(fields)
         if fields["kind"] == "failed":
             raise Refused(409, f"the model {name} could not be loaded, and stays as it was: {fields['message']}")
@@ -262,12 +266,17 @@ class Supervisor:
             await self._process.wait()
 
     async def _watch_over(self, process: asyncio.subprocess.Process) -> None:
-        """Kill a compute process that sends nothing for longer than a request may take."""
+        """Ask a process that has said nothing for as long as the deadline; kill it if it still says nothing."""
+        asked = math.inf
         while True:
             await asyncio.sleep(1)
             now = time.monotonic()
-            oldest = min((ticket.begun for ticket in self._tickets.values()), default=now)
-            if now - max(oldest, self._heard) > self.limits.deadline + STUCK:
+            if not self.ready or self._writer is None or now - self._heard < self.limits.deadline:
+                asked = math.inf
+            elif asked == math.inf:
+                asked = now
+                self._writer.write(frames.pack({"kind": "ping"}))
+            elif now - asked > STUCK:
                 process.kill()
 
     def _lose(self) -> None:
@@ -280,13 +289,16 @@ class Supervisor:
         kind = fields["kind"]
         if kind == "ready":
             self.ready = True
-            if not any(model.facts for model in self.models.values()):
+            if not self.restarts and not any(model.facts for model in self.models.values()):
                 self.hopeless()
         elif kind == "model":
             model = self.models[fields["name"]]
             model.facts, model.failure, model.loaded = fields["facts"], None, int(time.time())
         elif kind == "failed":
-            self.models[fields["name"]].failure = fields["message"]
+            model = self.models[fields["name"]]
+            model.failure = fields["message"]
+            if fields["number"] is None:
+                model.facts = {}  # the process was started again, so there is no old one that answers
         if kind in ("ready", "model", "failed"):
             self._watch(fields)
         ticket = self._tickets.get(fields.get("number") or 0)

@@ -162,6 +162,7 @@ def facts_of(model: Model) -> dict[str, Any]:
         "verbs": able,
         "task": able[0] if able else None,
         "family": model.family,
+        "images": model.reads_images,
         "parameters": about["parameters"],
         "max_length": model.max_length,
         "number": "regress" in getattr(model.config, "heads", ()) and "classify" not in model.config.heads,

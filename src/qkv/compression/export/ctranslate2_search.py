@@ -69,14 +69,17 @@ class Search:
             "no_repeat_ngram_size": config.no_repeat_ngram,
             "return_end_token": True,
         }
+        least = config.min_length
         if end_id >= 0:
             options["end_token"] = [end_id]
+        else:  # CTranslate2 always has an end token; it comes last at the earliest
+            least = most
         if self._translates:
-            options |= {"max_decoding_length": most, "min_decoding_length": config.min_length, "max_input_length": 0}
+            options |= {"max_decoding_length": most, "min_decoding_length": least, "max_input_length": 0}
             found = self._runs.translate_batch(self._given, target_prefix=begun, **options)
             texts = [one.hypotheses for one in found]
         else:
-            options |= {"max_length": most, "min_length": config.min_length, "include_prompt_in_result": False}
+            options |= {"max_length": most, "min_length": least, "include_prompt_in_result": False}
             texts = [one.sequences for one in self._runs.generate_batch(self._given, **options)]
         return [[[self._numbers[word] for word in words] for words in several] for several in texts]
 

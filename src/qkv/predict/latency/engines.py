@@ -25,7 +25,7 @@ from qkv.nn.precision import cpu_multiplies
 from qkv.predict.loading import load
 from qkv.predict.model import Model
 
-BF16 = "torch-bf16"
+BF16, COMPILED = "torch-bf16", "torch-compiled"
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,20 @@ def _exported(to: str, model: Model, place: Path) -> Model:
     return load(place)
 
 
+def _after(to: str) -> str:
+    return f"after `qkv export --to {to}`"
+
+
 ENGINES: dict[str, Engine] = {
     "torch": Engine(_torch, "with QKV_NATIVE=0"),
     BF16: Engine(_bf16, 'with qkv.load(dtype="bfloat16")', exact=False),
     "native": Engine(_native, "with the folder before `qkv quantize`"),
     "native-int8": Engine(_native_int8, "after `qkv quantize`", exact=False),
-    "onnxruntime": Engine(partial(_exported, "onnx"), "after `qkv export`", format="onnx"),
+    "onnxruntime": Engine(partial(_exported, "onnx"), _after("onnx"), format="onnx"),
+    "ctranslate2": Engine(
+        partial(_exported, "ctranslate2"), "after `qkv export --to ctranslate2`", format="ctranslate2"
+    ),
+    COMPILED: Engine(partial(_exported, "torch"), "after `qkv export --to torch`", format="torch"),
 }
 
 
@@ -146,9 +154,14 @@ def _made(engine: Engine, model: Model, place: Path) -> Model:
 
 
 def _check_default(name: str, model: Model, asked: Sequence[str]) -> None:
-    """Never choose bfloat16 on a CPU: few have products that are faster, and on some they kill the process."""
+    """Never choose bfloat16 on a CPU: few have products that are faster, and on some they kill the process.
+
+    Compiling takes minutes, so it is done only on request, too.
+    """
     if name == BF16 and model.device.type == "cpu" and name not in asked:
         raise UsageError(f"on a CPU it is measured only if you ask for it: --engine {BF16}")
+    if name == COMPILED and name not in asked and not model.contents.exported:
+        raise UsageError(f"compiling takes minutes, so it is measured only if you ask for it: --engine {COMPILED}")
 
 
 def default_of(model: Model) -> str:

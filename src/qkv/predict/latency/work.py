@@ -145,9 +145,9 @@ def longest(model: Runner, work: Work) -> int | None:
 
 
 def _until(ids: Tensor, end_id: int) -> int:
-    """Return the number of tokens up to the first end token, with it."""
+    """Return the number of tokens before the first end token; without a known end, not every engine gives that one."""
     ends = (ids == end_id).nonzero()
-    return int(ends[0]) + 1 if len(ends) else len(ids)
+    return max(1, int(ends[0])) if len(ends) else len(ids)
 
 
 class Inputs:
