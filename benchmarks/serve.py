@@ -102,13 +102,13 @@ def embed_round(server: Server, ours: Library, texts: list[str], args: argparse.
     for size in args.texts:
         made_of = requests(texts, size)
         time.sleep(REST)
-        done = asyncio.run(load.closed(server.address, made_of, connections(args.in_flight, size)))
+        done = asyncio.run(load.closed_loop(server.address, made_of, connections(args.in_flight, size)))
         if set(done.statuses) - {200, 429}:
             raise SystemExit(f"the server answers with {done.statuses}")
         found["texts"][size] = {"rate": len(texts) / done.seconds, "statuses": done.statuses}
     found["library one"] = statistics.median(ours.ask("singles", texts[: args.singles]))
     time.sleep(REST)
-    one = asyncio.run(load.closed(server.address, requests(texts[: args.singles], 1), 1))
+    one = asyncio.run(load.closed_loop(server.address, requests(texts[: args.singles], 1), 1))
     found["serve one"] = one.share(200, 50)
     return found
 
@@ -118,10 +118,11 @@ def overload(server: Server, texts: list[str], args: argparse.Namespace) -> dict
     made_of = requests(texts, args.overload_texts)
     enough = list(itertools.islice(itertools.cycle(made_of), max(len(made_of), args.requests)))
     time.sleep(REST)
-    capacity = asyncio.run(load.closed(server.address, enough, connections(args.in_flight, args.overload_texts))).rate
+    workers = connections(args.in_flight, args.overload_texts)
+    capacity = asyncio.run(load.closed_loop(server.address, enough, workers)).rate
     time.sleep(REST)
     rate = args.over * capacity
-    over = asyncio.run(load.opened(server.address, made_of, rate, args.seconds, args.most_connections))
+    over = asyncio.run(load.open_loop(server.address, made_of, rate, args.seconds, args.most_connections))
     return {
         "capacity": capacity,
         "offered": (sum(over.statuses.values()) + over.unsent) / over.seconds,
@@ -135,7 +136,7 @@ def overload(server: Server, texts: list[str], args: argparse.Namespace) -> dict
     }
 
 
-async def remember(server: Server, texts: list[str], args: argparse.Namespace) -> list[dict[str, float]]:
+async def memory_over_time(server: Server, texts: list[str], args: argparse.Namespace) -> list[dict[str, float]]:
     """Keep the server at work for some minutes; return its memory over time."""
     made_of = [one for size in args.texts for one in requests(texts, size)]
     samples, start = list[dict[str, float]](), time.monotonic()
@@ -143,7 +144,7 @@ async def remember(server: Server, texts: list[str], args: argparse.Namespace) -
         samples.append({"minutes": passed / 60} | server.memory())
         stop = time.monotonic() + EVERY
         while time.monotonic() < stop:
-            await load.closed(server.address, made_of, connections(args.in_flight, max(args.texts)))
+            await load.closed_loop(server.address, made_of, connections(args.in_flight, max(args.texts)))
     return [*samples, {"minutes": (time.monotonic() - start) / 60} | server.memory()]
 
 
@@ -183,7 +184,7 @@ def measure_embed(args: argparse.Namespace, work: Path) -> dict[str, Any]:
                 found["overload"].append(over)
                 print(f"round {number} of {args.rounds}", file=sys.stderr)
         if args.minutes:
-            found["memory"] = asyncio.run(remember(server, texts, args))
+            found["memory"] = asyncio.run(memory_over_time(server, texts, args))
     return found
 
 

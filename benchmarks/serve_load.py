@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -111,10 +112,10 @@ class Load:
     def share(self, status: int, percent: float) -> float:
         """Return a percentile of the seconds, by nearest rank; NaN without requests."""
         times = sorted(self.times.get(status, ()))
-        return times[min(len(times) - 1, int(len(times) * percent / 100))] if times else float("nan")
+        return times[max(0, math.ceil(len(times) * percent / 100) - 1)] if times else math.nan
 
 
-async def closed(address: Address, requests: Sequence[bytes], connections: int) -> Load:
+async def closed_loop(address: Address, requests: Sequence[bytes], connections: int) -> Load:
     """Send all requests; each connection sends its next one when it has the answer. What is refused is sent again."""
     left, load, start = deque(requests), Load(), time.perf_counter()
 
@@ -134,8 +135,8 @@ async def closed(address: Address, requests: Sequence[bytes], connections: int) 
     return load
 
 
-async def opened(address: Address, requests: Sequence[bytes], rate: float, seconds: float, connections: int) -> Load:
-    """Send requests at a rate, whatever the answers do. Times count from when a request was due.
+async def open_loop(address: Address, requests: Sequence[bytes], rate: float, seconds: float, connections: int) -> Load:
+    """Send requests at a rate, without waiting for answers. Times count from when a request was due.
 
     Args:
         address: of the server.

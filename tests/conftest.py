@@ -9,6 +9,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from tests.browser import browser as browser
+
 with suppress(ImportError):  # a machine that runs the tests of tests/gpu alone may have no hypothesis
     from hypothesis import settings
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +11,9 @@ from qkv.evaluation.report import number
 from qkv.exams.report.making import report_of, write_page
 from qkv.exams.report.page import page
 from qkv.exams.study import study
+from tests.browser import watched
 from tests.exams.pages import ARABIC, a_report, a_study
 from tests.predict.readers import NER, make_reader
-
-CHROMIUM = "/usr/bin/chromium"
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-pytestmark = pytest.mark.skipif(not os.path.exists(CHROMIUM), reason=f"{CHROMIUM} is not installed")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        found = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"]
-        )
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +25,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(browser: Any, file: Path, *, width: int = 1100, scheme: str = "light") -> tuple[Any, list[str]]:
     """Open a page; gives it and everything that went wrong, or that it tried to load."""
-    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    seen: list[str] = []
-    tab.on("request", lambda request: seen.append(request.url))
-    tab.on("console", lambda message: seen.append(message.text))
-    tab.on("pageerror", lambda error: seen.append(str(error)))
-    tab.on("dialog", lambda dialog: seen.append(dialog.message))
+    tab, seen = watched(browser, width, scheme)
     tab.goto(file.as_uri())
     return tab, [line for line in seen if line != file.as_uri()]
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.browser import watched
+
 
 def opened(browser: Any, file: Path, *, width: int = 1200, scheme: str = "light") -> tuple[Any, list[str]]:
     """Open a page and wait until it is drawn; gives it and everything that went wrong, or that it tried to load."""
-    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    seen: list[str] = []
-    tab.on("request", lambda request: seen.append(request.url))
-    tab.on("console", lambda message: seen.append(message.text))
-    tab.on("pageerror", lambda error: seen.append(str(error)))
-    tab.on("dialog", lambda dialog: seen.append(dialog.message))
+    tab, seen = watched(browser, width, scheme)
     tab.goto(file.as_uri())
     drawn(tab)
     return tab, [line for line in seen if line != file.as_uri()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,6 @@ from tests.predict.readers import NER, make_reader
 from tests.predict.test_look import make_vit
 from tests.predict.writers import writer
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-background-networking"]
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 SHOTS = Path(__file__).parents[2] / "artefacts" / "page"  # what the page looks like, for people
 
@@ -125,8 +122,3 @@ def opened(browser: Any, url: str, *, width: int = 1200, scheme: str = "light") 
 def _foreign(page: Page, url: str) -> None:
     if not url.startswith((page.url, "about:", "blob:")):
         page.wrong.append(url)
-
-
-def is_there() -> bool:
-    """Whether there is a browser."""
-    return os.path.exists(CHROMIUM)

@@ -10,19 +10,10 @@ import numpy as np
 import pytest
 
 import qkv
-from tests.serving.page import CHROMIUM, FLAGS, HOSTILE, PANELS, Page, is_there, opened, write_models
+from tests.serving.page import HOSTILE, PANELS, Page, opened, write_models
+from tests.serving.server import served
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-pytestmark = pytest.mark.skipif(not is_there(), reason=f"{CHROMIUM} is not installed")
 SOURCE = "The small cat does not see the red apple."
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +29,7 @@ def models(folders: dict[str, Path]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def url(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = pytest.importorskip("tests.serving.server", reason="there is no server yet")
-    with server.served(tmp_path_factory.mktemp("server"), *folders.values()) as found:
+    with served(tmp_path_factory.mktemp("server"), *folders.values()) as found:
         yield found.url
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serving.page import CHROMIUM, FLAGS, PANELS, SHOTS, Page, is_there, opened, write_models
+from tests.serving.page import PANELS, SHOTS, Page, opened, write_models
+from tests.serving.server import Server, served
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra dev)")
-pytestmark = pytest.mark.skipif(not is_there(), reason=f"{CHROMIUM} is not installed")
 WEB = Path(__file__).parents[2] / "src" / "qkv" / "serving" / "web"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text("utf-8")
 NAMELESS = """[...document.querySelectorAll(
@@ -24,18 +23,9 @@ WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWi
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield found
-        found.close()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    module = pytest.importorskip("tests.serving.server", reason="there is no server yet")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folders = write_models(tmp_path_factory.mktemp("page"))
-    with module.served(tmp_path_factory.mktemp("server"), *folders.values()) as found:
+    with served(tmp_path_factory.mktemp("server"), *folders.values()) as found:
         yield found
 
 

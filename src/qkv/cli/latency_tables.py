@@ -9,7 +9,7 @@ from qkv.cli.run_tables import columns
 from qkv.predict.latency.recommend import rate
 
 if TYPE_CHECKING:
-    from qkv.predict.latency.found import Latency, Timing
+    from qkv.predict.latency.result import Latency, Timing
 
 WIDTH = 24  # columns of the longest bar
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Any
@@ -104,4 +105,4 @@ def _share(ordered: list[float], share: int) -> float | None:
     """Return a percentile in milliseconds, by nearest rank."""
     if not ordered:
         return None
-    return round(1000 * ordered[min(len(ordered) - 1, len(ordered) * share // 100)], 2)
+    return round(1000 * ordered[max(0, math.ceil(len(ordered) * share / 100) - 1)], 2)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.predict.latency.found import Side, Timing
 from qkv.predict.latency.recommend import DECISIVE, rate, recommended
+from qkv.predict.latency.result import Side, Timing
 
 EXACT = {"torch": True, "native": True, "native-int8": False, "onnxruntime": True}
 

@@ -24,8 +24,8 @@ from qkv.common.errors import UsageError, system_errors
 from qkv.common.progress import Bar
 from qkv.predict.finite import finite
 from qkv.predict.latency.engines import ENGINES, check_engines, default_of, made
-from qkv.predict.latency.found import Latency, Side, Timing
 from qkv.predict.latency.recommend import recommended
+from qkv.predict.latency.result import Latency, Side, Timing
 from qkv.predict.latency.timing import percentile, timed
 from qkv.predict.latency.work import Inputs, Work, longest, work_for
 from qkv.predict.loading import load
@@ -100,13 +100,12 @@ def latency(
         if not models:
             told = "; ".join(f"{one}: {why}" for one, why in missing.items())
             raise UsageError(f"no engine can run {name}: {told}")
-        race = Measurement(loaded, models, work)
-        timings = race.run(plan)
-        return _report(name, race, timings, missing)
+        measurement = Measurement(loaded, models, work)
+        return _report(name, measurement, measurement.run(plan), missing)
 
 
 class Measurement:
-    """Times models that are the same one on several engines, and compares their answers.
+    """Times one model on several engines, and compares its answers.
 
     Args:
         loaded: the model as it was loaded.
@@ -169,14 +168,14 @@ class Measurement:
             torch.cuda.synchronize(model.device)
 
 
-def _report(name: str, race: Measurement, timings: Sequence[Timing], missing: Mapping[str, str]) -> Latency:
+def _report(name: str, done: Measurement, timings: Sequence[Timing], missing: Mapping[str, str]) -> Latency:
     """Put everything together, with a recommendation."""
-    loaded, work, default = race.loaded, race.work, default_of(race.loaded)
+    loaded, work, default = done.loaded, done.work, default_of(done.loaded)
     sides = []
-    for one, found in race.models.items():
+    for one, found in done.models.items():
         engine = ENGINES[one]
         how = "which qkv.load chooses" if one == default else engine.how
-        sides.append(Side(one, found.engine, how, engine.exact, race.agreement(one)))
+        sides.append(Side(one, found.engine, how, engine.exact, done.agreement(one)))
     unit = "image" if loaded.reads_images else "text"
     return Latency(
         model=name,

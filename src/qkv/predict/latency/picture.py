@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qkv.insight.chart import Line, Panel, charts
 
 if TYPE_CHECKING:
-    from qkv.predict.latency.found import Latency, Timing
+    from qkv.predict.latency.result import Latency, Timing
 
 WIDTH = 330
 

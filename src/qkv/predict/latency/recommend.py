@@ -1,6 +1,6 @@
 """Which engine to use, from what was measured.
 
-An engine that changes the numbers is never the answer by itself: it is named beside, with how far it changes them.
+Engines that change the numbers are not recommended over exact ones, but mentioned with how well their answers agree.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from qkv.predict.latency.found import Recommendation, Side, Timing
+from qkv.predict.latency.result import Recommendation, Side, Timing
 
 DECISIVE = 1.05  # times as fast: less is not worth leaving the engine that a model is loaded with
 

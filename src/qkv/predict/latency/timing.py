@@ -29,7 +29,7 @@ def timed(
     now, names = clock or perf_counter, list(calls)
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
-        first = turn % len(names)  # nobody always follows the same one
+        first = turn % len(names)  # so that no call always follows the same other one
         for name in names[first:] + names[:first]:
             spent = sum(times[name])
             if spent >= seconds and len(times[name]) >= LEAST:

@@ -1,4 +1,4 @@
-"""What a model is asked while it is timed: token ids or pixels in, the answers of its verb out.
+"""The work that is timed: token ids or pixels in, the answers of the model's verb out.
 
 Texts are sentences of the built-in phrasebook, cut and joined to the length that is measured; where the tokenizer does
 not know their words, ids are drawn.
@@ -88,7 +88,7 @@ class Work:
         if self.head is not None:  # of the tokens in a span's scores, else of the labels
             over = 0 if self.verb == "answer" else -1
             pairs = [(a.argmax(over), b.argmax(over)) for a, b in pairs]
-        elif self.end_id is not None:  # what follows the end is nobody's answer
+        elif self.end_id is not None:  # tokens after the end do not count
             pairs = [(a[:n], b[:n]) for a, b in pairs for n in [_until(a, self.end_id)]]
         return [float((a == b).float().mean()) for a, b in pairs]
 

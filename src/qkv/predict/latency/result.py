@@ -1,4 +1,4 @@
-"""What a measurement found."""
+"""The result of a measurement."""
 
 from __future__ import annotations
 
