@@ -13,6 +13,7 @@ from qkv.decoding.generate import generate
 from qkv.decoding.hypothesis import Hypothesis
 from qkv.models import catalogue
 from tests.contracts.entries import make, shrink
+from tests.decoding.test_recorded import Ordinary
 from tests.gpu.device import DEVICE, ON_CUDA
 
 pytestmark = pytest.mark.gpu
@@ -40,17 +41,6 @@ SEARCHES = {
     "sampled": DecodingConfig(sample=True, top_k=5, seed=3),
 }
 Found = list[list[Hypothesis]]
-
-
-class Ordinary:
-    """A stepper that offers no fixed shapes."""
-
-    def __init__(self, stepper: Any) -> None:
-        self.stepper, self.device = stepper, stepper.device
-        self.step, self.best, self.reorder = stepper.step, stepper.best, stepper.reorder
-
-    def fixed(self, beams: int, longest: int) -> None:
-        del beams, longest
 
 
 def model_of(name: str, device: str = DEVICE, dtype: torch.dtype = torch.float32) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qkv.cli import completion
-from qkv.cli.options import DEVICE, JSON
+from qkv.cli.options import DEVICE, JSON, files_and_changes
 from qkv.cli.texts import print_line, print_note
 
 if TYPE_CHECKING:
@@ -94,13 +94,10 @@ def distill(
     compared: quality, size, time and energy of an answer, and after how many answers the training has paid.
     """
     from qkv.cli.lines import json_line
-    from qkv.recipes.schema import parse_change
     from qkv.runs.distil import train_student
     from qkv.runs.student_report import compared, comparison_of
 
-    given = data or []
-    files = [one for one in given if "=" not in one]
-    changed: dict[str, Any] = dict(map(parse_change, [*(changes or []), *(one for one in given if "=" in one)]))
+    files, changed = files_and_changes(data or [], changes or [])
     if sequences:
         changed["distill.answers"] = True
     place = changed.pop("out", out)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -59,3 +60,11 @@ def progress(total: int | None, what: str, long: int = 64) -> Iterator[Callable[
     """Show a progress bar for long work, from `long` on, or for work of unknown length (None)."""
     with Bar(what, total=total, long=total is None or total >= long) as bar:
         yield bar.add
+
+
+def files_and_changes(words: Sequence[str], changes: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Part arguments into files and keys of the recipe; shells put the later values of --set among the arguments."""
+    from qkv.recipes.schema import parse_change
+
+    files = [word for word in words if "=" not in word]
+    return files, dict(map(parse_change, [*changes, *(word for word in words if "=" in word)]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from qkv.cli import completion
-from qkv.cli.options import DEVICE, JSON
+from qkv.cli.options import DEVICE, JSON, MODEL, files_and_changes
 from qkv.cli.texts import print_line, print_note
 
 if TYPE_CHECKING:
@@ -21,15 +21,7 @@ app = typer.Typer(rich_markup_mode="rich")
     "--target '-1 point' --resume   |   qkv shrink BERT train.csv --test test.csv --target '-0.5 points' --quick"
 )
 def shrink(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model folder, a built-in name or hf:OWNER/NAME.",
-            show_default=False,
-            autocompletion=completion.models,
-        ),
-    ],
+    model: Annotated[str, MODEL],
     data: Annotated[
         list[str] | None,
         typer.Argument(
@@ -86,12 +78,9 @@ def shrink(
     from qkv.cli.lines import json_line
     from qkv.cli.shrinking_tables import shrunk_table
     from qkv.common.errors import QkvError
-    from qkv.recipes.schema import parse_change
     from qkv.runs.shrink import shrink_model
 
-    given = data or []
-    files = [one for one in given if "=" not in one]
-    changed: dict[str, Any] = dict(map(parse_change, [*(changes or []), *(one for one in given if "=" in one)]))
+    files, changed = files_and_changes(data or [], changes or [])
     place = changed.pop("out", out)
     how: dict[str, Any] = {"test": test, "quick": quick, "resume": resume, "device": device, "say": print_note}
     found: Shrunk = shrink_model(model, files or None, targets=target or [], out=place, **how, **changed)

@@ -34,24 +34,12 @@ def generate(
     prompts: Sequence[str],
     *,
     samples: int = 1,
-    max_length: int | None = None,
-    stop: Sequence[str] = (),
-    prefix: str | None = None,
-    window: bool = False,
     probabilities: int = 0,
-    on_text: Callable[[str], None] | None = None,
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> list[Generated]:
-    """Generate text after each prompt; see `Model.generate`."""
-    asked: dict[str, Any] = {
-        "samples": samples,
-        "max_length": max_length,
-        "stop": stop,
-        "prefix": prefix,
-        "window": window,
-    }
-    writer, jobs = prepared(model, prompts, probabilities=probabilities, on_text=on_text, **asked, **options)
+    """Generate text after each prompt; see `Model.generate`. `prepared` takes the options."""
+    writer, jobs = prepared(model, prompts, samples=samples, probabilities=probabilities, **options)
     draws = samples if writer.config.sample else 1
     waiting = [draws] * len(prompts)
     for rows in batches([_cost(job, writer.config) for job in jobs], model.device):
