@@ -35,6 +35,16 @@ def model(request: pytest.FixtureRequest) -> Model:
     return found
 
 
+def search_of(model: Model, config: DecodingConfig, end_id: int) -> ContinuousSearch:
+    module: Any = model.module
+    return ContinuousSearch(
+        lambda prompts: module.start(Tokens.of(prompts)),
+        lambda stepper, prompts: stepper.join(Tokens.of(prompts)),
+        config,
+        end_id,
+    )
+
+
 def alone(model: Model, prompt: list[int], limit: int, seed: int, config: DecodingConfig, end_id: int) -> Any:
     module: Any = model.module
     stepper = module.start(Tokens.of([prompt]))
@@ -54,17 +64,11 @@ def alone(model: Model, prompt: list[int], limit: int, seed: int, config: Decodi
 @pytest.mark.parametrize("name", CONFIGS)
 def test_tokens_are_those_of_a_search_alone(model: Model, name: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuous, "FEW", few)  # with 20, the search often begins again with what is left
-    module: Any = model.module
     config, dice = CONFIGS[name], random.Random(few)
     vocabulary = model.config.vocab_size
     said = [token for start in range(8) for token in alone(model, [start + 4], 30, start, config, -1).ids]
     end_id = Counter(said).most_common(3)[-1][0]  # a token that comes up, so that some sequences end with it
-    search = ContinuousSearch(
-        lambda prompts: module.start(Tokens.of(prompts)),
-        lambda stepper, prompts: stepper.join(Tokens.of(prompts)),
-        config,
-        end_id,
-    )
+    search = search_of(model, config, end_id)
     rows: list[tuple[Row, list[int], int, int]] = []
     for number in range(14):
         prompt = [dice.randrange(vocabulary) for _ in range(dice.choice([1, 2, 9, 20]))]
@@ -86,13 +90,7 @@ def test_tokens_are_those_of_a_search_alone(model: Model, name: str, few: int, m
 
 
 def test_rows_that_join_together_and_rows_without_room(model: Model) -> None:
-    module: Any = model.module
-    search = ContinuousSearch(
-        lambda prompts: module.start(Tokens.of(prompts)),
-        lambda stepper, prompts: stepper.join(Tokens.of(prompts)),
-        DecodingConfig(),
-        -1,
-    )
+    search = search_of(model, DecodingConfig(), -1)
     assert search.step() == []
     empty, rows = Row([5], 0, 0), [Row([5, 6, 7], 4, 0), Row([9], 6, 0)]
     search.add([empty, *rows])

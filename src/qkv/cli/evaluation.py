@@ -24,7 +24,7 @@ class Wanted:
 
     Attributes:
         model: the model as the user named it.
-        report: the file of the report, if there shall be one.
+        report: the file of the report, None for none.
         confusion: whether to show the confusion matrix.
         errors: how many of the worst mistakes to show.
     """

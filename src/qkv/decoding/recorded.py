@@ -1,8 +1,8 @@
 """Greedy search, sampling and beam search as tensor operations of fixed shapes, recorded as a CUDA graph.
 
 The host does not wait for the device before a batch is finished: the device decides which token comes next, what has
-finished and when to stop. Now and then the host checks whether all sequences are finished and, if somebody listens,
-reads the tokens of the last few steps. Rules (`rules.py`) and answers are those of the searches on the host. There a
+finished and when to stop. Now and then the host checks whether all sequences are finished and, for a stream, reads the
+tokens of the last few steps. Rules (`rules.py`) and answers are those of the searches on the host. There a
 finished sequence leaves the batch; here it stays, ignored.
 """
 
@@ -86,7 +86,7 @@ class Greedy:
         return token, best - logits.logsumexp(-1)
 
     def tell(self, going: list[int], steps: range, on_tokens: OnTokens) -> list[int]:
-        """Pass on the tokens of some steps; the limit of rows that shall stop is there. Returns the rows that go on.
+        """Pass on the tokens of some steps, and limit the rows that are to stop. Returns the rows that go on.
 
         Args:
             going: the rows that had not ended before these steps.

@@ -17,7 +17,7 @@ from qkv.decoding.rules import StopCondition
 from qkv.decoding.samplers import GreedySampler, Sampler
 from qkv.decoding.topk import logsumexp
 
-# Called with the (sequence, token) pairs of a step; may return the sequences that shall stop.
+# Called with the (sequence, token) pairs of a step; may return the sequences that are to stop.
 OnTokens = Callable[[list[tuple[int, int]]], Collection[int] | None]
 
 

@@ -48,7 +48,7 @@ def load(
         verify: check every file that qkv wrote against the SHA-256 in the folder's qkv_digests.json. False takes a
             folder that was edited since, or that `transformers` has written over; so does QKV_VERIFY=0 in the
             environment.
-        image_size: height and width that a model of images shall take instead of its own; learned positions are
+        image_size: height and width of images, instead of the model's own; learned positions are
             interpolated.
     """
     check_name("load", folder)

@@ -34,7 +34,7 @@ from qkv.tasks.base import Task
 from qkv.tasks.split import named_parts, training_examples, validation_examples
 from qkv.tasks.table import find_task, read_task
 
-ELSEWHERE = ("distill.", "model.", "tokenizer.")  # keys that are about a student only
+STUDENT_ONLY = ("distill.", "model.", "tokenizer.")  # keys that no other candidate has
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Subject:
 
     def healing(self, start: Path, out: Path, say: Say) -> Recipe:
         """Return the recipe of a short run on what is left of the model in `start`."""
-        changed = {key: value for key, value in self.changes.items() if not key.startswith(ELSEWHERE)}
+        changed = {key: value for key, value in self.changes.items() if not key.startswith(STUDENT_ONLY)}
         default = asdict(DataConfig())
         known = {f"data.{key}": value for key, value in asdict(self.recipe.data).items() if value != default[key]}
         # the same examples are held out as for the student, whatever the model's own recipe says
@@ -107,8 +107,14 @@ def read_subject(
         raise UsageError(f"{place} has no example that the model was not trained on: give others with --test FILE")
     about = f"{len(examples):,} {'test' if files['test'] else 'held-out'} examples"
     return Subject(
-        name=name, model=model, recipe=recipe, task=task, changes=changes, examples=examples, about=about
-    )  # fmt: skip
+        name=name,
+        model=model,
+        recipe=recipe,
+        task=task,
+        changes=changes,
+        examples=examples,
+        about=about,
+    )
 
 
 def _recipe(model: Model, asked: Asked, own: Recipe | None, changes: Mapping[str, Any], say: Say) -> Recipe:

@@ -182,7 +182,7 @@ class Compute:
         return True
 
     def _generate(self) -> None:
-        """Go one token further in every text."""
+        """Generate one more token of every text."""
         try:
             for task, piece in self._generations.step():
                 number = task.job.number

@@ -26,7 +26,7 @@ SHAPED = ("samples", "max_length", "stop", "prefix", "window", "probabilities", 
 
 @dataclass(eq=False)
 class Piece:
-    """A part of a text, for a client that reads along.
+    """A part of a text, for a client that streams it.
 
     Attributes:
         number: of the text in its request.
@@ -69,7 +69,7 @@ class Task:
     waiting: deque[int] = field(default_factory=deque)
 
     def batch(self) -> dict[str, Any]:
-        """Say what it took, for the metrics."""
+        """Return its figures for the metrics."""
         job = self.job
         took = {"texts": job.size, "jobs": 1, "seconds": self.seconds, "cost": job.cost, "generated": self.written}
         return took | {"verb": job.verb, "model": job.model}
@@ -184,7 +184,7 @@ class Generation:
         """Turn the newest token into text."""
         row, draft, task = one.row, one.text.text, one.task
         shown = ""
-        if _reads_along(task) and len(row.answer.ids) > len(draft.ids) and not draft.ended:
+        if _needs_text(task) and len(row.answer.ids) > len(draft.ids) and not draft.ended:
             shown = draft.hear(row.answer.ids[-1])
             row.answer.over = row.answer.over or bool(draft.ended)
         if row.answer.over:
@@ -196,8 +196,8 @@ class Generation:
         return Piece(one.number, shown) if shown and task.job.extra.get("stream") else None
 
 
-def _reads_along(task: Task) -> bool:
-    """Whether tokens must become text as they come: for a client, or because the text may end the sequence."""
+def _needs_text(task: Task) -> bool:
+    """Whether each token must become text at once: for a stream, or because the text may end the sequence."""
     writer = task.writer
     return bool(task.job.extra.get("stream") or writer.stops or len(writer.ends) > 1)
 
@@ -237,7 +237,7 @@ class Generations:
         self._by_kind[key].add(Task(job, writer, texts))
 
     def step(self) -> Iterator[tuple[Task, Piece | None]]:
-        """Go one token further in every text. Requests that nobody waits for any more are dropped, and yielded."""
+        """Generate one more token of every text. Requests that nobody waits for any more are dropped, and yielded."""
         for key, generation in list(self._by_kind.items()):
             for task in generation.tasks():
                 if not task.job.wanted:

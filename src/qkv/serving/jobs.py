@@ -83,7 +83,7 @@ class Waiting:
     def take(self, budget: int) -> list[Job]:
         """Take the oldest job and, up to a budget of tokens, those that can be answered together with it.
 
-        The budget is about right; the library packs exact batches.
+        Costs are estimates; the library packs exact batches.
         """
         with self._changed:
             if not self._jobs:

@@ -53,6 +53,6 @@ def texts_of(columns: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -
 
 
 def cost_of(columns: Mapping[str, Sequence[str]], options: Mapping[str, Any]) -> int:
-    """Return the tokens of a request, about: what batches and waiting times are estimated with."""
+    """Estimate the tokens of a request, for batches and waiting times."""
     texts = texts_of(columns, options)
     return 2 * len(texts) + sum(map(len, texts)) // 4

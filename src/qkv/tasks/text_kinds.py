@@ -1,4 +1,4 @@
-"""The kinds of tasks that can be written as text: what the model reads, what it shall say, and how that is scored.
+"""The kinds of tasks that can be written as text: what the model reads, what it should say, and how that is scored.
 
 Each kind borrows reading, columns and held-out keys from the task with a head of its own, and is scored by the same
 metrics, so that the two can be compared.
@@ -47,7 +47,7 @@ class TextKind:
         raise NotImplementedError
 
     def answer(self, example: Any, task: TextTask) -> str:
-        """Return what the model shall say."""
+        """Return what the model should say."""
         raise NotImplementedError
 
     def survey(self, reader: Task, examples: Iterable[Any], labels: Mapping[str, str], say: Say) -> Mapping[str, Any]:
