@@ -1,6 +1,6 @@
-"""Translation on two CPU cores in fp32: qkv, CTranslate2 and transformers compared in one run.
+"""Translation on two CPU cores, in fp32 and in int8: qkv, CTranslate2 and transformers compared in one run.
 
-    pip install -c constraints.txt -e '.[export]' transformers
+    pip install -c constraints.txt -e '.[export]'
     python benchmarks/decode_cpu.py --out decode_cpu.json
 
 All sides use the same random transformer-base, the same ragged sources of 10 to 40 tokens, and a fixed target length,
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,6 +30,7 @@ import torch
 
 from qkv.checkpoints.folder import Folder, read_folder, write_folder
 from qkv.common.batch import Tokens
+from qkv.compression.engine import accelerate
 from qkv.decoding.config import DecodingConfig
 from qkv.decoding.generate import generate
 from qkv.models.catalogue import PRESETS, build
@@ -44,7 +46,10 @@ Side = Callable[[Ids, int, int], Ids]  # sources, beam, length -> targets
 
 
 def make_folder(path: Path) -> None:
-    """Write a random Marian model. As in Marian, the start token has no embedding and is never generated."""
+    """Write a random Marian model. As in Marian, the start token has no embedding and is never generated.
+
+    Nor is the end token, so that all sides generate as many tokens without a rule about the length.
+    """
     torch.manual_seed(0)
     preset = PRESETS["transformer-base"]
     pad = preset.vocab_size - 1
@@ -55,15 +60,16 @@ def make_folder(path: Path) -> None:
         model.table[pad] = 0
         bias = model.get_parameter("heads.lm.bias")
         bias.normal_(std=0.5)
-        bias[pad] = NEVER
+        bias[[config.end_id, pad]] = NEVER
     write_folder(Folder(config, model), path)
 
 
-def ours(path: Path) -> Side:
-    """Translate with qkv."""
+def ours(path: Path, *, int8: bool = False) -> Side:
+    """Translate with qkv, on the engine that `qkv.load` and `qkv quantize` choose."""
     folder = read_folder(path)
     model, start = folder.model, folder.config.start_id
     assert isinstance(model, EncoderDecoder)
+    accelerate(model, int8=int8)
 
     @torch.inference_mode()
     def translate(sources: Ids, beam: int, length: int) -> Ids:
@@ -72,14 +78,14 @@ def ours(path: Path) -> Side:
             torch.full((len(sources),), start),
             end_id=folder.config.end_id,
             max_lengths=[length] * len(sources),
-            config=DecodingConfig(beam=beam, min_length=length),
+            config=DecodingConfig(beam=beam),
         )
         return [several[0].ids for several in found]
 
     return translate
 
 
-def ctranslate2(path: Path) -> Side:
+def ctranslate2(path: Path, *, int8: bool = False) -> Side:
     """Translate with CTranslate2."""
     import ctranslate2 as ct2
     from tokenizers import Tokenizer, models
@@ -96,14 +102,14 @@ def ctranslate2(path: Path) -> Side:
                 tokenizer_object=inner, eos_token="</s>", unk_token="<unk>", pad_token="<pad>"
             )
 
-    converted = Converter(str(path)).convert(str(path.parent / "ctranslate2"))
-    translator = ct2.Translator(converted, device="cpu", inter_threads=1, intra_threads=THREADS, compute_type="float32")
+    kind = "int8" if int8 else "float32"
+    converted = Converter(str(path)).convert(str(path.parent / f"ctranslate2-{kind}"))
+    translator = ct2.Translator(converted, device="cpu", inter_threads=1, intra_threads=THREADS, compute_type=kind)
 
     def translate(sources: Ids, beam: int, length: int) -> Ids:
         found = translator.translate_batch(
             [[tokens[i] for i in source] for source in sources],
             beam_size=beam,
-            min_decoding_length=length,
             max_decoding_length=length,
         )
         return [[vocabulary[token] for token in each.hypotheses[0]] for each in found]
@@ -128,7 +134,6 @@ def transformers(path: Path) -> Side:
             attention_mask=(ids != pad).long(),
             num_beams=beam,
             do_sample=False,
-            min_new_tokens=length,
             max_new_tokens=length,
         )
         return found[:, 1:].tolist()
@@ -136,7 +141,13 @@ def transformers(path: Path) -> Side:
     return translate
 
 
-MAKERS = {"qkv": ours, "ctranslate2": ctranslate2, "transformers": transformers}
+MAKERS: dict[str, Callable[[Path], Side]] = {
+    "qkv": ours,
+    "ctranslate2": ctranslate2,
+    "transformers": transformers,
+    "qkv-int8": partial(ours, int8=True),
+    "ctranslate2-int8": partial(ctranslate2, int8=True),
+}
 
 
 def serve(name: str, path: Path, requests: Connection) -> None:
@@ -178,10 +189,15 @@ def measure(sides: dict[str, Connection], sources: Ids, beam: int, length: int, 
     speed = {name: len(sources) * length / statistics.median(found) for name, found in times.items()}
     return {
         "tokens_per_second": {name: round(found, 1) for name, found in speed.items()},
-        "qkv_is": {name: round(speed["qkv"] / found, 3) for name, found in speed.items() if name != "qkv"},
+        "qkv_is": {name: round(speed[_ours(name)] / found, 3) for name, found in speed.items() if name != _ours(name)},
         "same_translations": same,
         "seconds": {name: [round(t, 3) for t in found] for name, found in times.items()},
     }
+
+
+def _ours(name: str) -> str:
+    """Return our side of the same precision."""
+    return "qkv-int8" if name.endswith("int8") else "qkv"
 
 
 def main() -> None:

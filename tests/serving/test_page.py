@@ -204,6 +204,7 @@ def test_an_image_from_a_file(page: Page, models: dict[str, Any], tmp_path: Path
     frame = page.tab.frame_locator("iframe")
     frame.locator("#picture canvas").wait_for()
     assert "[class] attends most to patch" in frame.locator("#picture .said").inner_text()
+    assert "/tmp" not in frame.locator("body").inner_text()
     (tmp_path / "no.png").write_bytes(b"not an image")
     page.tab.locator("input[type=file]").set_input_files(tmp_path / "no.png")
     page.tab.locator(".run").click()

@@ -10,6 +10,7 @@ import binascii
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -109,6 +110,8 @@ def _looked(
     model: Model, text: str, target: str | None, asked: Options, which: Options, options: Options
 ) -> dict[str, Any]:
     found = model.look(text, target, **asked)
+    if model.reads_images:
+        found = replace(found, texts=[Path(text).name])  # nobody is to know where the server keeps its files
     return found.to_dict(**which) | ({"html": found.html()} if options.get("html") else {})
 
 
