@@ -96,8 +96,8 @@ def _exported(to: str, model: Model, place: Path) -> Model:
     return load(place)
 
 
-def _after(to: str) -> str:
-    return f"after `qkv export --to {to}`"
+def _by_export(to: str) -> Engine:
+    return Engine(partial(_exported, to), f"after `qkv export --to {to}`", format=to)
 
 
 ENGINES: dict[str, Engine] = {
@@ -105,11 +105,9 @@ ENGINES: dict[str, Engine] = {
     BF16: Engine(_bf16, 'with qkv.load(dtype="bfloat16")', exact=False),
     "native": Engine(_native, "with the folder before `qkv quantize`"),
     "native-int8": Engine(_native_int8, "after `qkv quantize`", exact=False),
-    "onnxruntime": Engine(partial(_exported, "onnx"), _after("onnx"), format="onnx"),
-    "ctranslate2": Engine(
-        partial(_exported, "ctranslate2"), "after `qkv export --to ctranslate2`", format="ctranslate2"
-    ),
-    COMPILED: Engine(partial(_exported, "torch"), "after `qkv export --to torch`", format="torch"),
+    "onnxruntime": _by_export("onnx"),
+    "ctranslate2": _by_export("ctranslate2"),
+    COMPILED: _by_export("torch"),
 }
 
 
@@ -137,7 +135,7 @@ def made(model: Model, asked: Sequence[str], folder: Path) -> tuple[dict[str, Mo
     with Bar("preparing engines", total=len(names)) as bar:
         for name in bar.each(names):
             try:
-                _check_default(name, model, asked)
+                _check_request(name, model, asked)
                 found[name] = _made(ENGINES[name], model, folder / name)
             except QkvError as error:
                 missing[name] = " ".join(str(error).split())
@@ -153,10 +151,11 @@ def _made(engine: Engine, model: Model, place: Path) -> Model:
     return model
 
 
-def _check_default(name: str, model: Model, asked: Sequence[str]) -> None:
-    """Never choose bfloat16 on a CPU: few have products that are faster, and on some they kill the process.
+def _check_request(name: str, model: Model, asked: Sequence[str]) -> None:
+    """Raise an error for an engine that is measured only on request.
 
-    Compiling takes minutes, so it is done only on request, too.
+    These are bfloat16 on a CPU, which is seldom faster and on some CPUs kills the process, and compiling, which takes
+    minutes.
     """
     if name == BF16 and model.device.type == "cpu" and name not in asked:
         raise UsageError(f"on a CPU it is measured only if you ask for it: --engine {BF16}")
