@@ -76,8 +76,8 @@ def latency(
         device: "cpu", "cuda" or "cuda:1"; None means CUDA if it is available. A loaded model has its own.
         batches: inputs of a call; 1, 8 and 32 if None.
         lengths: tokens of each text; 16, 64 and 256 if None, or what the model takes if that is less.
-        engines: of "torch", "torch-bf16", "native", "native-int8", "onnxruntime", "ctranslate2" and "torch-compiled". If
-            empty, all that can run, but "torch-bf16" on a CPU and "torch-compiled" only if they are named.
+        engines: of "torch", "torch-bf16", "native", "native-int8", "onnxruntime", "ctranslate2" and "torch-compiled".
+            If empty, all that can run; "torch-bf16" on a CPU and "torch-compiled" must be named.
         rounds: how often each engine gets its turn; 5 if None.
         seconds: how long each engine is timed at each batch size and length, or for 3 calls; 2 if None.
         new_tokens: of a model that generates, the tokens of each answer; 32 if None and the model takes as many.
