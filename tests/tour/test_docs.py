@@ -131,8 +131,8 @@ def test_training_commands_run(bert_folder: Path, tmp_path: Path) -> None:
     writer().save(tmp_path / "GPT")
     make_photos(tmp_path / "photos")
     lines = [line.partition("#")[0] for line in commands(README + GUIDE) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 7, "evaluate", "evaluate", "translate"]
-    asked += ["train", "evaluate", "compare", "energy"]
+    asked = ["translate", "train", "translate", *["train"] * 7, "translate", "train", *["evaluate"] * 3]
+    asked += ["compare", "energy"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
         line = line.replace("phrasebook:test", "phrasebook:test:20")
@@ -185,14 +185,16 @@ def test_other_commands_run(bert_folder: Path, tmp_path: Path, hub: HubServer) -
         "latency",
         "prune",
         "shrink",
+        "distill",
+        "export",
         *readers,
     }
     readers["classify"].save(tmp_path / "small", dtype="int8")  # as `qkv quantize` does, but before its readers start
 
     def words(line: str, verb: str) -> list[str]:
-        able = "classify" if verb in ("explain", "quantize", "prune", "shrink") else verb
+        able = "classify" if verb in ("explain", "quantize", "prune", "shrink", "distill", "export") else verb
         folder = str(tmp_path / able if able in readers else bert_folder)
-        short = ["--quick"] if verb == "shrink" else []
+        short = {"shrink": ["--quick"], "distill": ["--debug"]}.get(verb, [])
         return [folder if word == "FOLDER" else word for word in shlex.split(line)] + short
 
     started = [

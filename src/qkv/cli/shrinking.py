@@ -163,10 +163,10 @@ def export(
     ] = "onnx",
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Write a model for another engine, with its tokenizer and settings.
+    r"""Write a model for another engine, with its tokenizer and settings.
 
     Every command that answers takes the new folder and runs it with that engine. Programs in other languages read its
-    graphs: docs/export.md lists their inputs and outputs. Needs `pip install 'qkv[export]'`.
+    graphs: docs/export.md lists their inputs and outputs. Needs `pip install 'qkv\[export]'`.
     """
     from qkv.cli.lines import json_line
     from qkv.predict.export import export
