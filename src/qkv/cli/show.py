@@ -19,7 +19,7 @@ def facts(name: str, found: dict[str, Any]) -> str:
         "memory": ", ".join(f"{_bytes(size)} in {kind}" for kind, size in memory.items()),
         "position": found["position"] or ORDER.get(found["family"], "none"),
         "attention": ", ".join(f"{kernel} ({dtype})" for dtype, kernel in found["attention_kernel"].items()),
-        "encoder runs on": found["engine"],
+        "runs on": found["engine"],
         "tokenizer": f"{tokenizer['kind']}, {tokenizer['vocab_size']:,} tokens, {tokenizer['fingerprint']}"
         if tokenizer
         else "none",
