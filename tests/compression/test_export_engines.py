@@ -189,3 +189,13 @@ def test_damage_is_found(translator: Any, tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(qkv.QkvError, match=r"model\.bin"):
         qkv.load(folder, verify=False)
+
+
+def test_the_server_knows_what_an_export_can_do(translator: Any, gpt: Any) -> None:
+    continuous = pytest.importorskip("qkv.serving.continuous")
+    from qkv.serving.verbs import verbs_of
+
+    assert verbs_of(translator[1]) == ["translate"]
+    assert verbs_of(gpt[1]) == ["generate"]
+    assert continuous.can_join(gpt[0], {"sample": False})
+    assert not continuous.can_join(gpt[1], {"sample": False})

@@ -31,9 +31,7 @@ def quantize(
     from qkv.predict.quantize import quantize
 
     found = quantize(model, out, to=to)
-    plain = (
-        f"{out}: {found.megabytes:.1f} MB (float32: {found.megabytes_before:.1f} MB); runs on {found.engine}"
-    )
+    plain = f"{out}: {found.megabytes:.1f} MB (float32: {found.megabytes_before:.1f} MB); runs on {found.engine}"
     plain += f"; {found.note}" if found.note else ""
     print_line(json_line({"folder": out, **found.to_dict()}) if as_json else plain)
 

@@ -22,6 +22,7 @@ from qkv.common.outputs import Hidden
 from qkv.common.pixels import ImageProcessor
 from qkv.common.unicode import well_formed
 from qkv.compression.engine import engine_of
+from qkv.compression.export.models import Exported
 from qkv.models import catalogue
 from qkv.nn import kernels
 from qkv.predict.batching import Ids, batches, check_ids, pack
@@ -60,6 +61,11 @@ class Runner:
     def exported(self) -> str:
         """The format that the model was exported to; empty if it was not."""
         return self._folder.exported
+
+    @property
+    def searches_only(self) -> bool:
+        """Whether an engine runs whole searches, and gives neither hidden states nor single steps."""
+        return isinstance(self.module, Exported) and self.module.engine.searches_only
 
     def check_layers(self, what: str) -> None:
         """Raise an error if the model is an export: another engine computes its layers, and shows nothing of them."""

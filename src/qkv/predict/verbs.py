@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qkv.common.errors import UsageError
-from qkv.compression.export.models import Exported
 from qkv.predict.runner import Runner
 from qkv.predict.texts import check_list
 from qkv.tokenizers.text import TextTokenizer
@@ -26,7 +25,7 @@ PLAIN = ("translate", "classify", "tag", "embed")  # take texts and nothing else
 def verbs(model: Runner) -> list[str]:
     """Return the verbs that a model supports."""
     found = _by_heads(model)
-    if isinstance(model.module, Exported) and model.module.engine.searches_only:
+    if model.searches_only:
         return [verb for verb in found if verb in SEARCHES]
     return found
 

@@ -83,7 +83,7 @@ class Task:
 
 def can_join(model: Model, options: Mapping[str, Any]) -> bool:
     """Whether texts can join others at any step: of a model that continues a text, token by token, in one context."""
-    if isinstance(model.module, EncoderDecoder) or options.get("window"):
+    if isinstance(model.module, EncoderDecoder) or model.searches_only or options.get("window"):
         return False
     config = search_config(model, options.get("samples", 1), {k: v for k, v in options.items() if k not in SHAPED})
     return config.beam == 1 and not config.min_length

@@ -152,7 +152,7 @@ def verbs_of(model: Model) -> list[str]:
         found = ["image"] if "classify" in own else []
     else:
         found = [*own, *(["pairs"] if "classify" in own else []), *(["search"] if "embed" in own else [])]
-    attends = any(
+    attends = not model.exported and any(
         isinstance(part, SelfAttention | CrossAttention | SegmentAttention) for part in model.module.modules()
     )
     return [*found, *(["look"] if attends else []), *(["explain"] if explainable(model) else [])]
