@@ -176,7 +176,10 @@ def _reading(asked: Asked, own: Recipe | None, task: type[Task], say: Say) -> di
     found: dict[str, Any] = {}
     if own is not None:
         kept = {key: value for key, value in asdict(own.data).items() if key not in (*FILES, *COLUMNS, *NOT_KEPT)}
-        columns = fitting(trained_columns(asked.teacher), asked.files.get("train") or (), say)
+        columns = trained_columns(asked.teacher)
+        if asked.texts and not asked.files.get("train"):  # files without labels
+            columns = {key: columns.get(key, "") for key in ("text", "second")}
+        columns = fitting(columns, asked.files.get("train") or asked.texts, say)
         found = {f"data.{key}": value for key, value in (kept | columns).items() if value}
         if not asked.files.get("train") and not asked.texts:
             found |= {f"data.{part}": getattr(own.data, part) for part in FILES if getattr(own.data, part)}
