@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,8 @@ import torch
 from typer.testing import CliRunner
 
 import qkv
-from qkv.checkpoints.folder import read_folder
+from qkv.checkpoints.folder import read_folder, write_folder
+from qkv.checkpoints.sentence import SentenceModel
 from qkv.cli.main import app
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError
@@ -117,14 +121,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def student(teacher: Path, out: Path, texts: Any = (), resume: bool = False, **changes: Any) -> None:
     small = {"train.steps": 4, "log.track": "none", "train.workers": 0, "data.held_out": 0.1, "objective.r_drop": 0}
-    if "embed" in str(teacher) or "regress" in str(teacher):
+    if teacher.name in ("embeddings", "regress", "bad"):
         del small["objective.r_drop"]
     how = {key: changes.pop(key) for key in ("data", "valid", "test") if key in changes}
     data = how.pop("data", None)
-    if "translate" in str(teacher):  # an answer of a teacher that has hardly learned may be too long
+    if teacher.name == "translate":  # an answer of a teacher that has hardly learned may be too long
         how = {"valid": "phrasebook:valid:10"} | how
     made = train_student(
-        teacher, data, texts=texts, out=out, resume=resume, debug=True, **how, **QUIET, **small, **changes
+        teacher, data, texts=texts, out=out, resume=resume, debug=True, **how, **QUIET, **(small | changes)
     )
     assert made[1].finished
 
@@ -247,6 +251,82 @@ def test_stopped_anywhere_and_resumed_bit_for_bit(
     cut_off(cut, 4)
     run_recipe(recipe, resume=True, **QUIET)
     assert all(torch.equal(a[name], tensor) for name, tensor in weights(cut).items())
+
+
+KILL = """
+import os, sys
+from qkv.common import disk
+from qkv.runs import answers
+from qkv.runs.distil import train_student
+
+answers.PART = 8
+teacher, lines, out, name, count = sys.argv[1:]
+plain, left = disk.rename, int(count)
+
+
+def rename(old, new):
+    global left
+    left -= new.name == name
+    if new.name == name and left == 0:
+        os._exit(9)
+    plain(old, new)
+
+
+disk.rename = rename
+how = {"train.steps": 4, "log.track": "none", "train.workers": 0, "data.held_out": 0.1, "objective.r_drop": 0}
+train_student(teacher, texts=[lines], out=out, debug=True, device="cpu", say=lambda line: None, **how)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "count", "asked"), [("part-2.jsonl", 1, 24), ("train.jsonl", 1, 0), ("answers.json", 2, 0)]
+)
+def test_killed_while_writing(
+    teachers: Callable[[str], Path], lines: Path, tmp_path: Path, counted: list[int], name: str, count: int, asked: int
+) -> None:
+    teacher, whole, out = teachers("classify"), tmp_path / "whole", tmp_path / "out"
+    student(teacher, whole, [str(lines)])
+    command = [sys.executable, "-c", KILL, str(teacher), str(lines), str(out), name, str(count)]
+    assert subprocess.run(command, check=False, timeout=120).returncode == 9
+    counted.clear()
+    student(teacher, out, [str(lines)], resume=True)
+    assert sum(counted) == asked
+    names = [sorted(path.name for path in (place / "teacher").iterdir()) for place in (whole, out)]
+    assert names[0] == names[1] == ["answers.json", "train.jsonl"]
+    a, b = weights(whole), weights(out)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_student_of_embeddings_comes_close_to_its_teacher(teachers: Callable[[str], Path], tmp_path: Path) -> None:
+    draw = random.Random(3)
+    texts = [sentence(draw, GOOD + BAD) for _ in range(81)]
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(texts[:61]) + "\n")
+    found = []
+    theirs = qkv.load(teachers("embeddings"), device="cpu").embed(texts[61:], normalize=True)
+    for steps in (1, 60):
+        changes = {"train.steps": steps, "optim.lr": 5e-3, "train.ema": 0.0, "train.keep_best": False}
+        student(teachers("embeddings"), tmp_path / str(steps), [str(lines)], **changes)
+        mine = qkv.load(tmp_path / str(steps), device="cpu").embed(texts[61:], normalize=True)
+        found.append(1 - (mine * theirs).sum(-1).mean())
+    assert found[1] < found[0] / 2
+    last = rows(tmp_path / "60" / "teacher" / "train.jsonl")[-1]
+    assert (last["sentence1"], last["sentence2"]) == (texts[60], texts[59])
+
+
+def test_vectors_that_a_student_cannot_learn_are_refused(
+    teachers: Callable[[str], Path], tmp_path: Path, lines: Path
+) -> None:
+    found = read_folder(teachers("embeddings"))
+    for sentence_model, message in (
+        (SentenceModel(declared=True, pooling=("first",)), "has first pooling"),
+        (SentenceModel(declared=True, prompts={"q": "query: "}, default_prompt="q"), "has a prompt"),
+    ):
+        write_folder(replace(found, sentence=sentence_model), tmp_path / "bad")
+        with pytest.raises(UsageError, match=f"{message}, and a student learns only the mean of the last states"):
+            student(tmp_path / "bad", tmp_path / "out", [str(lines)], **{"model.init": str(tmp_path / "bad")})
+        assert not (tmp_path / "out").exists()
 
 
 def test_other_texts_are_not_mixed_in(

@@ -50,7 +50,7 @@ class Asked:
             of the encoder.
         decoder_layers: the same for a decoder.
         files: training, validation and test files; empty for those of the teacher's own run.
-        texts: files of texts without answers, which the teacher answers.
+        texts: files of texts without answers, which the teacher answers: beside the training files, or alone.
         debug: use the small numbers of the recipe's `[debug]` table.
     """
 
@@ -82,7 +82,8 @@ def distill(
     Args:
         teacher: the model to learn from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]".
         data: training files, or rows as `finetune` takes them. If None, the files of the teacher's own run.
-        texts: instead, files of texts without answers, one per line or from a table; the teacher answers them.
+        texts: files of texts without answers, one per line or from a table, which the teacher answers: beside `data`,
+            or alone.
         out: the run's folder; if None, runs/TEACHER-student. The comparison with the teacher is in its student.json.
         layers: how many layers of the teacher the student begins with, chosen evenly; a third if None. Of an
             encoder-decoder, those of the encoder.
@@ -176,10 +177,12 @@ def _reading(asked: Asked, own: Recipe | None, task: type[Task], say: Say) -> di
     found: dict[str, Any] = {}
     if own is not None:
         kept = {key: value for key, value in asdict(own.data).items() if key not in (*FILES, *COLUMNS, *NOT_KEPT)}
-        columns = trained_columns(asked.teacher)
-        if asked.texts and not asked.files.get("train"):  # files without labels
-            columns = {key: columns.get(key, "") for key in ("text", "second")}
-        columns = fitting(columns, asked.files.get("train") or asked.texts, say)
+        known = trained_columns(asked.teacher)
+        if asked.files.get("train") or not asked.texts:
+            columns = fitting(known, asked.files.get("train") or (), say)
+        else:  # files without labels
+            columns = fitting({key: known.get(key, "") for key in ("text", "second")}, asked.texts, say)
+            columns["label"] = known.get("label", "")
         found = {f"data.{key}": value for key, value in (kept | columns).items() if value}
         if not asked.files.get("train") and not asked.texts:
             found |= {f"data.{part}": getattr(own.data, part) for part in FILES if getattr(own.data, part)}

@@ -57,7 +57,7 @@ def check_inputs(folder: Path, recipe: Recipe) -> None:
 
 def contents(paths: Sequence[str], model: str) -> list[str]:
     """Return the SHA-256 of each data file and of each file of a model; a name that is no file stands for itself."""
-    names = [path for path in (*paths, model) if path.startswith(NOT_FILES)]
+    names = [path for path in paths if path.startswith(NOT_FILES)] + ([] if os.path.isdir(model) else [model])
     files = [*_data_files(paths), *_model_files([model])]
     return [*names, *(f"{place.name} {_entry(place, None)['sha256']}" for _, place in files)]
 

@@ -101,8 +101,6 @@ class EmbeddingsTask(Task):
 
     def unanswered(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Rated]:
         """Read texts, and make a pair of each two in turn; an odd last one is paired with the one before it."""
-        if self.data.train:
-            raise UsageError("an embedding model learns from distill.texts alone: leave out the training files")
         found = read_texts(paths, self.data, skipped)
         before = ""
         while two := list(islice(found, 2)):
@@ -120,6 +118,8 @@ class EmbeddingsTask(Task):
 
     def answered_changes(self, model: Any) -> dict[str, Any]:
         """Cosines are scores as they are."""
+        if self.data.train or self.data.valid or self.data.test:
+            raise UsageError("an embedding model learns from distill.texts alone: leave out other files")
         _check_vectors(model.contents.sentence, "the teacher")
         return {"objective.scale_scores": 1.0}
 
