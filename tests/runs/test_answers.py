@@ -22,13 +22,16 @@ from qkv.checkpoints.sentence import SentenceModel
 from qkv.cli.main import app
 from qkv.common import disk
 from qkv.common.errors import QkvError, UsageError
+from qkv.data.config import DataConfig
 from qkv.data.phrasebook import phrasebook
 from qkv.predict import Model
 from qkv.recipes.schema import read_recipe
 from qkv.runs import answers
 from qkv.runs.distil import train_student
+from qkv.runs.own import Own
 from qkv.runs.run import run_recipe
 from qkv.runs.search import search
+from qkv.tasks.table import TASKS, read_task
 from tests.runs.killing import cut_off
 from tests.runs.test_distil import BAD, GOOD, QUIET, model_set, run, sentence, write
 
@@ -110,8 +113,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             return plain(self, examples, model, labels)
 
         monkeypatch.setattr(task, "answered", answered)
-
-    from qkv.tasks.table import TASKS
 
     for task in {cls for cls in TASKS.values() if cls.answerable}:
         watch(task)
@@ -468,6 +469,10 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     change = [f"distill.texts=[{tmp_path / 'fine.txt'}]", f"model.init={teachers('classify')}"]
     with pytest.raises(UsageError, match=r"cannot answer texts for the task tag"):
         run_recipe(read_recipe("tag", [*change, *image[2:]]), **QUIET)
+    for own in (Own(task=read_task("classify", {}, DataConfig())), Own(batches=lambda _: iter(()))):
+        asked_ = [*change, "train.steps=1", image[2], f"out={out}"]
+        with pytest.raises(UsageError, match="are for files that qkv reads"):
+            run_recipe(read_recipe("classify", asked_), own=own, **QUIET)
     with pytest.raises(UsageError, match=r"distill\.answers is for training files"):
         student(teachers("classify"), out, [str(tmp_path / "fine.txt")], **{"distill.answers": True})
     assert not out.exists()

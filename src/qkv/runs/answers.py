@@ -51,6 +51,10 @@ def with_answers(recipe: Recipe, *, resume: bool, device: torch.device, own: Own
     folder = Path(recipe.out)
     if not recipe.distill.answers and not recipe.distill.texts:
         return recipe
+    if isinstance(own.task, Task) or own.batches is not None:
+        raise UsageError(
+            "distill.texts and distill.answers are for files that qkv reads: give a class of tasks, no batches"
+        )
     if is_run(folder) and not resume:  # which is refused
         return recipe
     if not is_run(folder):
@@ -92,6 +96,7 @@ def _made(recipe: Recipe, own: Own, place: Path, key: str, device: torch.device,
     _answer(questions.asked(), total, place, name, lambda some: map(writer.record, task.answered(some, model, labels)))
     counts = _write(questions, writer, place, total)
     if not counts["answers"]:
+        disk.remove(place)
         raise QkvError(f"{name} has no answer to any of the {total:,} texts")
     left = total - counts["answers"]
     say(
