@@ -94,9 +94,8 @@ def distill(
     compared: quality, size, time and energy of an answer, and after how many answers the training has paid.
     """
     from qkv.cli.lines import json_line
-    from qkv.recipes.schema import parse_change, read_recipe
+    from qkv.recipes.schema import parse_change
     from qkv.runs.distil import train_student
-    from qkv.runs.layout import RECIPE
     from qkv.runs.student_report import compared, comparison_of
 
     given = data or []
@@ -111,7 +110,7 @@ def distill(
     if not outcome.finished:
         print_line(f"{recipe.out}: stopped by {outcome.reason} after {outcome.step} steps")
         raise typer.Exit(1)
-    found = comparison_of(recipe.out) or compared(read_recipe(f"{recipe.out}/{RECIPE}"), device=device)
+    found = comparison_of(recipe.out) or compared(recipe, device=device)
     print_line(json_line(found.to_dict()) if as_json else comparison_table(found))
 
 

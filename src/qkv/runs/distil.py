@@ -126,7 +126,7 @@ def train_student(
     debug: bool = False,
     **changes: Any,
 ) -> tuple[Recipe, Outcome]:
-    """Train a student; return its recipe and how the run ended. See `distill`."""
+    """Train a student; return the recipe in its folder and how the run ended. See `distill`."""
     tell = say or (lambda line: print(visible(line), file=sys.stderr))  # noqa: T201
     name = fspath(teacher)
     place = Path(out) if out else Path("runs") / f"{Path(name).name}-student"
@@ -140,7 +140,8 @@ def train_student(
             debug=debug,
         )
         recipe = student_recipe(asked, {"out": str(place), **changes}, tell)
-        return recipe, run_recipe(recipe, resume=resume, device=device, say=tell)
+        outcome = run_recipe(recipe, resume=resume, device=device, say=tell)
+        return read_recipe(str(Path(recipe.out) / "recipe.toml")), outcome
 
 
 def student_recipe(asked: Asked, changes: Mapping[str, Any], say: Say) -> Recipe:
