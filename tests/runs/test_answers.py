@@ -407,7 +407,7 @@ def test_texts_alone_are_validated_by_agreement(teachers: Callable[[str], Path],
     assert "the student's scores are its agreement with the teacher" in told["about"]
     assert told["scores"]["accuracy"]["teacher"] == 1
     again = qkv.distill(teachers("classify"), texts=[lines], out=tmp_path / "more", debug=True, **QUIET)
-    assert [score.name for score in again.evaluate([("a great film", "pos"), ("a dull film", "neg")])][0] == "accuracy"
+    assert again.evaluate([("a great film", "pos"), ("a dull film", "neg")])[0].name == "accuracy"
     assert "agreement with the teacher" in (tmp_path / "out" / "report.html").read_text()
 
 

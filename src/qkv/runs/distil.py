@@ -126,7 +126,7 @@ def train_student(
     debug: bool = False,
     **changes: Any,
 ) -> tuple[Recipe, Outcome]:
-    """Train a student; return the recipe in its folder and how the run ended. See `distill`."""
+    """Train a student; return its recipe and how the run ended. See `distill`."""
     tell = say or (lambda line: print(visible(line), file=sys.stderr))  # noqa: T201
     name = fspath(teacher)
     place = Path(out) if out else Path("runs") / f"{Path(name).name}-student"
