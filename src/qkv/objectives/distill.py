@@ -49,9 +49,11 @@ class DistillConfig:
             those of the encoder.
         decoder_layers: the same for a decoder.
         answers: learn the teacher's answers to the training texts instead of the answers in the files. A translator
-            translates them with a beam of 4: sequence-level distillation. They are made once, before training.
-        texts: files of texts without answers, one per line, that the teacher answers: the training data in the place of
-            data.train.
+            translates them with a beam of 4: sequence-level distillation. They are written once, before training, into
+            the run's folder, and its recipe.toml names these files. Validation and test keep the answers of the files.
+        texts: files of texts without answers, one per line or from a table, that the teacher answers in the same way:
+            more training examples or, without data.train, all of them. For classify, tag, regress, translate and
+            embeddings.
     """
 
     teacher: str = ""

@@ -66,7 +66,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         hub.parse(recipe.model.init)
     else:
         _must_be_model("model.init", recipe.model.init)
-    _check_distill(recipe)
+    _check_distill(recipe, task)
     if reads_data and not recipe.data.train and not recipe.distill.texts:
         raise UsageError("data.train is empty: set it with --set data.train=FILE")
     if not reads_data and not recipe.train.steps:
@@ -99,7 +99,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
     check_tracker(recipe.log)
 
 
-def _check_distill(recipe: Recipe) -> None:
+def _check_distill(recipe: Recipe, task: Task) -> None:
     """Raise an error for keys of [distill] that do not go together."""
     asked = recipe.distill
     if is_hub(asked.teacher):
@@ -109,6 +109,12 @@ def _check_distill(recipe: Recipe) -> None:
     needs = {"hidden": asked.hidden, "attention": asked.attention, "answers": asked.answers, "texts": asked.texts}
     if not asked.teacher and (key := next((key for key, value in needs.items() if value), "")):
         raise UsageError(f"distill.{key} needs a teacher: set distill.teacher=FOLDER")
+    written = next((key for key in ("answers", "texts") if needs[key]), "")
+    if written and not task.answerable:
+        able = ", ".join(name for name, other in TASKS.items() if other.answerable)
+        raise UsageError(f"distill.{written}: a teacher can write answers for {able}, not for {recipe.task}")
+    if asked.answers and not recipe.data.train:
+        raise UsageError("distill.answers is for training files: set data.train, or leave it out with distill.texts")
     if (asked.layers or asked.decoder_layers) and not recipe.model.init:
         raise UsageError("distill.layers are those of model.init: set it, or leave the layers out")
     if asked.teacher and recipe.train.compile == "yes":

@@ -43,6 +43,7 @@ The folder of a run is a model folder that you can load, with these files next t
 - `search.json` and `search-*/` (with `--search`): the result of each learning rate, and the runs that did not win;
 - `tokenizer/` and `data/`: the trained tokenizer and the tokenised examples;
 - `reading.json`: the columns that the run read, so that `evaluate` and the other commands read yours the same way;
+- `teacher/` (with `distill.texts` or `distill.answers`): what the run learns, with the teacher's answers;
 - `rows/` (from Python): the training rows that you passed instead of a file;
 - `inputs.json`: digests of the training and validation files and of `model.init`, unless that is a model on the Hub,
   which has its commit in `recipe.toml`. A run resumes only with the files it started with; the tokenizer and, if it

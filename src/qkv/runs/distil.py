@@ -47,7 +47,7 @@ class Asked:
             of the encoder.
         decoder_layers: the same for a decoder.
         files: training, validation and test files; empty for those of the teacher's own run.
-        texts: files of texts without answers, which the teacher answers.
+        texts: files of texts without answers, which the teacher answers: beside the training files, or alone.
         debug: use the small numbers of the recipe's `[debug]` table.
     """
 
@@ -79,7 +79,8 @@ def distill(
     Args:
         teacher: the model to learn from: a path, the name of a built-in model or "hf:OWNER/NAME[@REVISION]".
         data: training files, or rows as `finetune` takes them. If None, the files of the teacher's own run.
-        texts: instead, files of texts without answers, one per line or from a table; the teacher answers them.
+        texts: files of texts without answers, one per line or from a table, which the teacher answers: beside `data`,
+            or alone.
         out: the run's folder; if None, runs/TEACHER-student. The comparison with the teacher is in its student.json.
         layers: how many layers of the teacher the student begins with, chosen evenly; a third if None. Of an
             encoder-decoder, those of the encoder.
@@ -129,7 +130,8 @@ def train_student(
             debug=debug,
         )
         recipe = student_recipe(asked, {"out": str(place), **changes}, tell)
-        return recipe, run_recipe(recipe, resume=resume, device=device, say=tell)
+        outcome = run_recipe(recipe, resume=resume, device=device, say=tell)
+        return read_recipe(str(Path(recipe.out) / "recipe.toml")), outcome
 
 
 def student_recipe(asked: Asked, changes: Mapping[str, Any], say: Say) -> Recipe:
@@ -165,7 +167,12 @@ def _reading(asked: Asked, own: Recipe | None, task: type[Task], say: Say) -> di
     found: dict[str, Any] = {}
     if own is not None:
         kept = {key: value for key, value in asdict(own.data).items() if key not in (*FILES, *COLUMNS, *NOT_KEPT)}
-        columns = fitting(trained_columns(asked.teacher), asked.files.get("train") or (), say)
+        known = trained_columns(asked.teacher)
+        if asked.files.get("train") or not asked.texts:
+            columns = fitting(known, asked.files.get("train") or (), say)
+        else:  # files without labels
+            columns = fitting({key: known.get(key, "") for key in ("text", "second")}, asked.texts, say)
+            columns["label"] = known.get("label", "")
         found = {f"data.{key}": value for key, value in (kept | columns).items() if value}
         if not asked.files.get("train") and not asked.texts:
             found |= {f"data.{part}": getattr(own.data, part) for part in FILES if getattr(own.data, part)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,13 @@ def check_inputs(folder: Path, recipe: Recipe) -> None:
         disk.replace_file(file, disk.table_bytes(TABLE, found))
 
 
+def contents(paths: Sequence[str], model: str) -> list[str]:
+    """Return the SHA-256 of each data file and of each file of a model; a name that is no file stands for itself."""
+    names = [path for path in paths if path.startswith(NOT_FILES)] + ([] if os.path.isdir(model) else [model])
+    files = [*_data_files(paths), *_model_files([model])]
+    return [*names, *(f"{place.name} {_entry(place, None)['sha256']}" for _, place in files)]
+
+
 def _compare(old: dict[str, Entry], found: dict[str, Entry], folder: Path) -> None:
     if _contents(old) == _contents(found):  # also where the files were moved, or are named from another directory
         return
@@ -74,11 +81,19 @@ def _contents(table: dict[str, Entry]) -> list[tuple[str, str]]:
 
 def _files(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     """Yield the name and path of each input of a run: a file, or a folder of images."""
-    for path in (*recipe.data.train, *recipe.data.valid):
+    yield from _data_files((*recipe.data.train, *recipe.data.valid))
+    yield from _model_files((recipe.model.init, recipe.distill.teacher))
+
+
+def _data_files(paths: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    for path in paths:
         for name in () if path.startswith(NOT_FILES) else expand([path]):
             place = stored_file(name)
             yield str(place), place
-    for folder in dict.fromkeys((recipe.model.init, recipe.distill.teacher)):
+
+
+def _model_files(folders: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    for folder in dict.fromkeys(folders):
         if not folder or is_hub(folder):  # there, the commit is the digest
             continue
         start = Path(folder)

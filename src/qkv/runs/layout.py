@@ -18,6 +18,7 @@ OUTCOME = "outcome.json"
 ENERGY = "energy.json"
 SCORES = "scores.json"
 FAILED = "failed"
+TEACHER = "teacher"  # the folder with the answers of a teacher
 
 
 def is_run(folder: str | os.PathLike[str]) -> bool:

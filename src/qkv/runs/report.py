@@ -28,6 +28,7 @@ from qkv.exams.report.making import report_of, write_page
 from qkv.exams.study import Study, explains, study
 from qkv.predict import Model, load
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.answers import agrees_with_teacher
 from qkv.runs.layout import RECIPE
 from qkv.runs.prepare import reading
 from qkv.runs.student_report import compared
@@ -125,6 +126,8 @@ def _studied(recipe: Recipe, task: Task, model: Model, steps: int) -> Study | No
         found = study(model, (), None, bar.add, task=task, given=examples, known=training_examples(task))
     some = f"{found.count:,} of {total:,}, drawn at random" if len(examples) < total else f"all {found.count:,}"
     where = f"from {', '.join(task.data.valid)}" if task.data.valid else "held out from the training files"
+    if agrees_with_teacher(recipe.out):
+        where += ", with the teacher's answers: the scores are the agreement with the teacher"
     chosen = recipe.train.keep_best or recipe.train.patience
     told = " The weights were chosen on them too, so expect slightly lower scores on new data." if chosen else ""
     return replace(found, about=f"Validation examples ({some}), {where}.{told}")

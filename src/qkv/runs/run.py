@@ -35,6 +35,7 @@ from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say
+from qkv.runs.answers import with_answers
 from qkv.runs.layout import RECIPE
 from qkv.runs.measure import Measure
 from qkv.runs.outcome import attempt, close_run, settled
@@ -42,7 +43,7 @@ from qkv.runs.own import Own
 from qkv.runs.prepare import Prepared, prepare, reading
 from qkv.runs.report import kept_scores, write_report
 from qkv.runs.resolve import resolve
-from qkv.runs.run_folder import held, open_folder
+from qkv.runs.run_folder import held, open_folder, remove_run
 from qkv.runs.start import with_commit
 from qkv.runs.stores import count_rows
 from qkv.tasks.base import Task
@@ -75,6 +76,7 @@ def run_recipe(
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)), use_threads(recipe.train.threads):
         recipe = with_commit(recipe, Path(recipe.out) / RECIPE, say)
+        recipe = with_answers(recipe, resume=resume, device=where, own=own, say=say)
         recipe = resolve(recipe, Path(recipe.out) / RECIPE, own, say)
         return _run(recipe, where, resume, say, own, report)
 
@@ -91,7 +93,7 @@ def _run(recipe: Recipe, where: torch.device, resume: bool, say: Say, own: Own, 
         job = job_of(recipe, prepared, model, say, own)
     except BaseException:
         if new:  # remove a run that failed before its first step, so that you can start it again
-            disk.remove(folder)
+            remove_run(folder)
         raise
     examples = "" if prepared.train is None else f"{count_rows(prepared.train):,} examples, "
     say(f"{_count(model):,} weights, {examples}{job.total:,} steps, on {where.type}")

@@ -4,6 +4,7 @@
 recipe.toml     the resolved recipe; its paths are absolute
 inputs.json     the SHA-256 of the files that the run reads
 rows/           the training rows, if they were given from Python
+teacher/        the answers of a teacher, if the run learns them
 tokenizer/      the trained tokenizer, with a manifest
 """
 
@@ -24,7 +25,7 @@ from qkv.common.errors import QkvError, UsageError, reason_of
 from qkv.recipes.schema import Recipe, read_recipe
 from qkv.runs.given import ROWS
 from qkv.runs.inputs import check_inputs
-from qkv.runs.layout import LOCK, RECIPE
+from qkv.runs.layout import LOCK, RECIPE, TEACHER
 from qkv.runs.paths import absolute, file_names
 from qkv.tokenizers.text import TextTokenizer
 from qkv.training.trackers import LogConfig
@@ -67,10 +68,9 @@ def open_folder(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) 
     new = not file.is_file()
     if not new and not resume:
         raise UsageError(f"{folder} already holds a run: use --resume, or choose another folder with --set out=…")
-    inside = folder.iterdir() if folder.exists() else ()
-    if new and not all(path.name in (LOCK, ROWS) or disk.is_left(path) for path in inside):
-        raise UsageError(f"{folder} is not empty and holds no run: choose another folder with --set out=…")
-    if not new:
+    if new:
+        check_free(folder)
+    else:
         check_same(file, recipe)
     with disk.no_space(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,6 +80,23 @@ def open_folder(folder: Path, recipe: Recipe, resume: bool, name: str = RECIPE) 
     if name == RECIPE:  # the runs of a search check the files themselves
         check_inputs(folder, recipe)
     return new
+
+
+def check_free(folder: Path) -> None:
+    """Raise an error for the folder of a new run that holds other things than the data for it."""
+    inside = folder.iterdir() if folder.exists() else ()
+    if not all(path.name in (LOCK, ROWS, TEACHER) or disk.is_left(path) for path in inside):
+        raise UsageError(f"{folder} is not empty and holds no run: choose another folder with --set out=…")
+
+
+def remove_run(folder: Path) -> None:
+    """Remove a run that has not begun, but for the answers of a teacher, which may have taken hours."""
+    if not (folder / TEACHER).is_dir():
+        disk.remove(folder)
+        return
+    for path in folder.iterdir():
+        if path.name not in (LOCK, TEACHER):
+            disk.remove(path)
 
 
 def check_same(file: Path, recipe: Recipe) -> None:

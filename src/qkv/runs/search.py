@@ -18,16 +18,18 @@ from typing import Any
 from qkv.common import disk
 from qkv.common.config import to_toml
 from qkv.common.errors import QkvError, StorageError, system_errors
+from qkv.predict.device import find_device
 from qkv.recipes.check import check
 from qkv.recipes.default_model import with_default_model
 from qkv.recipes.schema import Recipe, Say, change, read_recipe
+from qkv.runs.answers import with_answers
 from qkv.runs.layout import RECIPE, SEARCH
 from qkv.runs.own import Own
 from qkv.runs.paths import absolute
 from qkv.runs.report import write_report
 from qkv.runs.resolve import resolve
 from qkv.runs.run import run_recipe
-from qkv.runs.run_folder import held, open_folder
+from qkv.runs.run_folder import held, open_folder, remove_run
 from qkv.runs.start import with_commit
 from qkv.tasks.table import read_task
 from qkv.training.loop import Outcome
@@ -46,6 +48,7 @@ def search(
     check(recipe)
     with system_errors(), held(Path(recipe.out)):
         recipe = with_commit(recipe, Path(recipe.out) / SEARCH, say)
+        recipe = with_answers(recipe, resume=resume, device=find_device(device), own=Own(), say=say)
         recipe = resolve(recipe, Path(recipe.out) / SEARCH, Own(), say)
         outcome = _search(recipe, resume, device, say)
         if report and outcome.finished:
@@ -69,7 +72,7 @@ def _search(recipe: Recipe, resume: bool, device: str | None, say: Say) -> Outco
             _write(folder / "search.json", {"best": _best(tries), "tries": tries})
     except BaseException:
         if new and not any(folder.glob("search-*")):  # no run has started
-            disk.remove(folder)
+            remove_run(folder)
         raise
     decided = json.loads((folder / "search.json").read_text("utf-8"))
     best = decided["tries"][decided["best"]]

@@ -14,6 +14,7 @@ from qkv.common.errors import QkvError
 from qkv.evaluation.score import Score
 from qkv.predict import Model, load
 from qkv.recipes.schema import Recipe
+from qkv.runs.answers import agrees_with_teacher
 from qkv.runs.payback import Answering, Payback, measured, training_cost
 from qkv.tasks.base import Task
 from qkv.tasks.exam import Exam
@@ -90,6 +91,8 @@ def compared(recipe: Recipe, device: str | None = None) -> Comparison:
     read = task.examples(recipe.data.test) if recipe.data.test else validation_examples(task)
     examples = list(islice(read, most))
     about = f"{len(examples):,} {'test' if recipe.data.test else 'validation'} examples"
+    if not recipe.data.test and agrees_with_teacher(recipe.out):
+        about += ", which have the teacher's answers: the student's scores are its agreement with the teacher"
     able = all(task.can_score(model) for model in models.values())
     theirs, mine = (_scored(task, model, examples) if able else [] for model in models.values())
     scores = {a.name: (a.value, b.value) for a, b in islice(zip(theirs, mine, strict=True), SHOWN)}

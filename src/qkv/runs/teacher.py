@@ -44,8 +44,8 @@ class Teaching:
 
 
 def read_teacher(config: DistillConfig) -> Folder | None:
-    """Read the teacher of a recipe, frozen; None if there is none."""
-    if not config.teacher:
+    """Read the teacher of a recipe, frozen; None if there is none, or if only its written answers are learned."""
+    if not config.teacher or not (config.weight or config.hidden or config.attention):
         return None
     found = read_folder(find(config.teacher))
     found.model.requires_grad_(False)

@@ -116,6 +116,7 @@ class Task:
     held_out_unit: ClassVar[str] = "examples"  # what is held out for validation, in words
     rules: ClassVar[Mapping[str, Rule]] = finetuning.rules(lr=1e-4)  # set the recipe's keys that are "auto"
     distilled_by: ClassVar[str] = ""  # the shipped recipe that a student of this task begins with
+    answerable: ClassVar[bool] = False  # a teacher can answer texts: see `unanswered`, `answered` and `record`
 
     @classmethod
     def read(cls, objective: Mapping[str, Any], data: DataConfig) -> Task:
@@ -181,6 +182,31 @@ class Task:
         """Return facts that the model to start from brings; they join those of `survey`."""
         del start
         return {}
+
+    # Texts that a teacher answers
+
+    def unanswered(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Any]:
+        """Read texts without answers, as examples whose answer is empty."""
+        raise NotImplementedError
+
+    def answered(self, examples: Sequence[Any], model: Any, labels: Sequence[str]) -> Iterator[Any]:
+        """Yield examples with the answers of a `qkv.Model`, without those that it has no answer to.
+
+        Args:
+            examples: the examples; their own answers do not matter.
+            model: the model.
+            labels: what the files call its classes; empty if they do not tell.
+        """
+        raise NotImplementedError
+
+    def answered_changes(self, model: Any) -> dict[str, Any]:
+        """Return the keys of a recipe that go with the answers of a `qkv.Model`."""
+        del model
+        return {}
+
+    def record(self, example: Any) -> dict[str, Any]:
+        """Return an example as a row of a JSON file that `examples` reads."""
+        raise NotImplementedError
 
     # The model
 

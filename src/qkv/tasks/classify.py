@@ -159,6 +159,25 @@ class ClassifyTask(TextTableTask):
             return None
         return match_rates(found, model, context, train, valid)
 
+    def blank(self, text: str, second: str | None, where: str) -> Classified:
+        """Return an example without a label."""
+        return Classified(text, second, (), where)
+
+    def answered(self, examples: Sequence[Any], model: Any, labels: Sequence[str]) -> Iterator[Classified]:
+        """Classify each text, with the model's own threshold if it gives any number of labels."""
+        names = dict(zip(model.label_names, labels or model.label_names, strict=True))
+        for example, found in zip(examples, self.said(model, examples), strict=True):
+            several = found if model.multi_label else [found]
+            yield replace(example, labels=tuple(names[label.label] for label in several))
+
+    def answered_changes(self, model: Any) -> dict[str, Any]:
+        """Labels are lists if the model gives any number of them."""
+        return {"data.separator": LISTED} if model.multi_label and not self.multi_label else {}
+
+    def answer(self, example: Classified) -> Any:
+        """Return the label, or a list of labels."""
+        return list(example.labels) if self.multi_label else "".join(example.labels[:1])
+
     @classmethod
     def can_score(cls, model: Any) -> bool:
         """Whether the model is a text classifier."""

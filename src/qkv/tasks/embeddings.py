@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
+from qkv.checkpoints.folder import Folder
+from qkv.checkpoints.sentence import Normalize, SentenceModel
 from qkv.common.batch import SentencePairs
 from qkv.common.errors import UsageError
 from qkv.data.bad_rows import BadRows
@@ -17,7 +21,9 @@ from qkv.data.labelled import rated
 from qkv.data.parallel import parallel
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
+from qkv.data.unanswered import read_texts
 from qkv.objectives.contrastive import CosineScore, Match
+from qkv.objectives.teacher import Teacher
 from qkv.tasks import finetuning
 from qkv.tasks.base import Array, Collate, Context, Row, Say, Task
 from qkv.tasks.batches import CHUNK, limit_of, tokens_of
@@ -56,6 +62,7 @@ class EmbeddingsTask(Task):
     heads: ClassVar[tuple[str, ...]] = ("pool",)
     keeps_length: ClassVar[bool] = True
     starts_from_encoder: ClassVar[bool] = True
+    answerable: ClassVar[bool] = True
     held_out_unit: ClassVar[str] = "first texts, with all of their pairs,"
 
     @property
@@ -92,6 +99,39 @@ class EmbeddingsTask(Task):
         say(f"scores are divided by {found:g}, the largest score (objective.scale_scores)")
         return {"scale_scores": found}
 
+    def unanswered(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Rated]:
+        """Read texts, and make a pair of each two in turn; an odd last one is paired with the one before it."""
+        found = read_texts(paths, self.data, skipped)
+        before = ""
+        while two := list(islice(found, 2)):
+            (where, (first,)), (_, (second,)) = two if len(two) == 2 else (two[0], ("", (before or two[0][1][0],)))
+            yield Rated(first, second, math.nan, where)
+            before = second
+
+    def answered(self, examples: Sequence[Any], model: Any, labels: Sequence[str]) -> Iterator[Rated]:
+        """Score pairs with the cosines of the model's vectors."""
+        del labels
+        pairs = [self.texts(example) for example in examples]
+        vectors = model.embed([text for pair in pairs for text in pair], normalize=True)
+        for pair, example, cosine in zip(pairs, examples, (vectors[::2] * vectors[1::2]).sum(-1), strict=True):
+            yield Rated(*pair, float(cosine), example.where)
+
+    def answered_changes(self, model: Any) -> dict[str, Any]:
+        """Cosines are scores as they are."""
+        if self.data.train or self.data.valid or self.data.test:
+            raise UsageError("an embedding model learns from distill.texts alone: leave out other files")
+        _check_vectors(model.contents.sentence, "the teacher")
+        return {"objective.scale_scores": 1.0}
+
+    def record(self, example: Rated) -> dict[str, Any]:
+        """Return both texts and their score, in columns whose names are detected."""
+        return {"sentence1": example.text, "sentence2": example.second, "label": example.score}
+
+    def teacher(self, found: Folder, name: str, context: Context) -> Teacher:
+        """Return the model whose vectors are learned: the means of its last states."""
+        _check_vectors(found.sentence, name)
+        return super().teacher(found, name, context)
+
     @classmethod
     def can_teach(cls, model: Any) -> bool:
         """Whether the model reads texts and has no head but the pooler."""
@@ -127,3 +167,16 @@ class EmbeddingsTask(Task):
     def objective(self) -> Match | CosineScore:
         """Return cosine regression for pairs with scores, otherwise the in-batch contrastive loss."""
         return CosineScore() if self.scored else Match(scale=self.settings.scale)
+
+
+def _check_vectors(sentence: SentenceModel, name: str) -> None:
+    """Raise an error for a teacher whose vectors are not the means of its last states, which a student learns."""
+    dense = [part for part in sentence.after if not isinstance(part, Normalize)]
+    prompt = sentence.prompts.get(sentence.default_prompt or "", "")
+    if sentence.pooling == ("mean",) and not dense and not prompt:
+        return
+    pooling = "" if sentence.pooling == ("mean",) else f"{'+'.join(sentence.pooling)} pooling"
+    how = pooling or ("a dense layer" if dense else "a prompt")
+    raise UsageError(
+        f"distill.teacher: {name} has {how}, and a student learns only the mean of the last states of a text"
+    )

@@ -7,7 +7,9 @@ head that is saved, so that a model folder predicts numbers on their own scale a
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -96,6 +98,20 @@ class RegressTask(TextTableTask):
             return Labelled(gathered(store, rows), torch.from_numpy(numbers.astype(np.float32)))
 
         return make
+
+    def blank(self, text: str, second: str | None, where: str) -> Rated:
+        """Return an example without a number."""
+        return Rated(text, second, math.nan, where)
+
+    def answered(self, examples: Sequence[Any], model: Any, labels: Sequence[str]) -> Iterator[Rated]:
+        """Predict the number of each text, on its own scale."""
+        del labels
+        for example, found in zip(examples, self.said(model, examples), strict=True):
+            yield replace(example, score=float(found))
+
+    def answer(self, example: Rated) -> float:
+        """Return the number."""
+        return example.score
 
     @classmethod
     def can_score(cls, model: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any, ClassVar, Self
@@ -14,10 +15,11 @@ from qkv.common.batch import Labelled
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Tagged
 from qkv.data.files import expand
-from qkv.data.iob import iob2
+from qkv.data.iob import iob2, to_iob2
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
 from qkv.data.tagged import find_tag_columns, tagged
+from qkv.data.unanswered import read_words
 from qkv.evaluation.classification import TagAccuracy
 from qkv.evaluation.entities import EntityF1, entity_items
 from qkv.evaluation.prediction import Confidence, Item, Prediction
@@ -44,6 +46,7 @@ class TagTask(Task):
     starts_from_encoder: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
     predicts_classes: ClassVar[bool] = True
+    answerable: ClassVar[bool] = True
     held_out_unit: ClassVar[str] = "training sentences"
 
     def examples(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
@@ -118,6 +121,23 @@ class TagTask(Task):
             return np.concatenate([new for new, _ in found]), sizes, np.concatenate([named for _, named in found])
 
         return resplit
+
+    def unanswered(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Tagged]:
+        """Read sentences without tags."""
+        return (Tagged(words, (), where) for where, words in read_words(paths, self.data, skipped))
+
+    def answered(self, examples: Sequence[Any], model: Any, labels: Sequence[str]) -> Iterator[Tagged]:
+        """Tag the words of each sentence. An I- that continues no entity becomes a B-, as the scores count it."""
+        names = dict(zip(model.label_names, labels or model.label_names, strict=True))
+        found = model.tag([example.words for example in examples], words=True)
+        for example, words in zip(examples, found, strict=True):
+            tags = [names[word.label] for word in words]
+            scheme = "IOB1" if model.tags_entities else "plain"
+            yield replace(example, tags=to_iob2([iob2(tag) for tag in tags], scheme))
+
+    def record(self, example: Tagged) -> dict[str, Any]:
+        """Return two lists, with the names that the recipe gives or that are detected."""
+        return {self.data.text or "words": list(example.words), self.data.label or "tags": list(example.tags)}
 
     @classmethod
     def can_score(cls, model: Any) -> bool:

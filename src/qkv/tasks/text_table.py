@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+from qkv.data.bad_rows import BadRows
 from qkv.data.columns import as_name
 from qkv.data.config import DataConfig
 from qkv.data.examples import Classified, Rated
 from qkv.data.files import expand
 from qkv.data.labelled import find_columns
 from qkv.data.split import sentence_key
+from qkv.data.unanswered import read_texts
 from qkv.tasks.base import Context, Say, Task
 from qkv.tasks.batches import limit_of
 from qkv.tasks.exam import Exam
@@ -30,6 +32,7 @@ class TextTableTask(Task):
 
     keeps_length: ClassVar[bool] = True
     starts_from_encoder: ClassVar[bool] = True
+    answerable: ClassVar[bool] = True
     has_numbers: ClassVar[bool] = False  # the label column holds numbers
 
     def resolved(self, say: Say) -> Self:
@@ -68,8 +71,35 @@ class TextTableTask(Task):
     def classified(self, exam: Exam, examples: Iterable[Example]) -> Iterator[tuple[Any, Any]]:
         """Yield each example with the prediction of the model's `classify`."""
         for chunk in exam.chunks(examples):
-            for paired in (False, True):
-                some = [example for example in chunk if (example.second is not None) == paired]
-                seconds = [example.second or "" for example in some] if paired else None
-                if some:
-                    yield from zip(some, exam.model.classify([e.text for e in some], seconds), strict=True)
+            yield from zip(chunk, self.said(exam.model, chunk), strict=True)
+
+    def said(self, model: Any, examples: Sequence[Example]) -> list[Any]:
+        """Return the predictions of the model's `classify`, in the order of the examples."""
+        found: dict[int, Any] = {}
+        for paired in (False, True):
+            some = [number for number, example in enumerate(examples) if (example.second is not None) == paired]
+            seconds = [examples[number].second or "" for number in some] if paired else None
+            if some:
+                found |= zip(some, model.classify([examples[number].text for number in some], seconds), strict=True)
+        return [found[number] for number in range(len(examples))]
+
+    def unanswered(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Example]:
+        """Read texts, or pairs of texts."""
+        for where, texts in read_texts(paths, self.data, skipped, pair=True if self.data.second else None):
+            yield self.blank(texts[0], texts[1] if len(texts) > 1 else None, where)
+
+    def blank(self, text: str, second: str | None, where: str) -> Example:
+        """Return an example without an answer."""
+        raise NotImplementedError
+
+    def record(self, example: Example) -> dict[str, Any]:
+        """Return the columns that the recipe names, or names that are detected."""
+        data, pair = self.data, example.second is not None
+        found: dict[str, Any] = {data.text or ("sentence1" if pair else "text"): example.text}
+        if pair:
+            found[data.second or "sentence2"] = example.second
+        return found | {data.label or "label": self.answer(example)}
+
+    def answer(self, example: Any) -> Any:
+        """Return the label or the number of an example."""
+        raise NotImplementedError

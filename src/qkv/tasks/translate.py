@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy as np
 from qkv.common.batch import Pairs, Translated
 from qkv.data.bad_rows import BadRows
 from qkv.data.examples import Parallel
-from qkv.data.parallel import parallel
+from qkv.data.parallel import PAIRS, parallel
 from qkv.data.phrasebook.named import is_phrasebook, named_pairs
 from qkv.data.split import sentence_key
 from qkv.data.store import Store
+from qkv.data.unanswered import read_texts
 from qkv.decoding.config import DecodingConfig
 from qkv.evaluation.prediction import Prediction
 from qkv.evaluation.score import Score
@@ -40,6 +42,7 @@ class TranslateTask(Task):
     specials: ClassVar[str] = "translate"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
     decodes: ClassVar[bool] = True
+    answerable: ClassVar[bool] = True
     optional_keys: ClassVar[frozenset[str]] = frozenset({"data.dropout"})
     held_out_unit: ClassVar[str] = "source sentences"
 
@@ -94,6 +97,24 @@ class TranslateTask(Task):
             return translated(source, target, context.config.start_id)
 
         return make
+
+    def unanswered(self, paths: Sequence[str], skipped: BadRows | None = None) -> Iterator[Parallel]:
+        """Read sources without targets."""
+        usual = [first for first, _ in PAIRS]
+        return (Parallel(texts[0], "", where) for where, texts in read_texts(paths, self.data, skipped, usual=usual))
+
+    def answered(self, examples: Sequence[Any], model: Any, labels: Sequence[str]) -> Iterator[Parallel]:
+        """Translate each source with the default beam, as Kim & Rush 2016 do; empty translations are left out."""
+        del labels
+        found = model.translate([example.source for example in examples])
+        for example, target in zip(examples, found, strict=True):
+            if target.strip():
+                yield replace(example, target=target)
+
+    def record(self, example: Parallel) -> dict[str, Any]:
+        """Return two columns, with the names that the recipe gives or that are detected."""
+        named = (self.data.text, self.data.second) if self.data.text and self.data.second else SIDES
+        return dict(zip(named, (example.source, example.target), strict=True))
 
     @classmethod
     def can_score(cls, model: Any) -> bool:
