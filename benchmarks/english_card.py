@@ -36,6 +36,8 @@ def tuned(file: Path | None, more: list[str]) -> str:
             means = {name: 100 * statistics.fmean(seed[name] for seed in seeds) for name in seeds[0]}
             rows.append((f"{task}, {' / '.join(means)} on dev", " / ".join(f"{value:.1f}" for value in means.values())))
     rows += [tuple(pair.rsplit("=", 1)) for pair in more]
+    if not rows:
+        return "Not measured yet: `qkv glue GLUE` does it."
     lines = [f"| {name} | {value} |" for name, value in rows]
     return "\n".join(["| task, with the recipe as it is | score |", "| --- | --- |", *lines])
 
