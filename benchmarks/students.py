@@ -4,9 +4,9 @@
         data.valid=[SST/stsa.binary.dev.gz] data.format=label-first out=runs/teacher
     python benchmarks/students.py --teacher runs/teacher --sst SST --out runs/students --threads 2 --rounds 7
 
-makes the student with `qkv distill` as it comes, in OUT/student (a second call uses the one that is there), quantises
-both, and compares them with the teacher in `transformers`: accuracy on the test sentences, and sentences a second, from
-text to label, all in one call and one by one.
+makes the student with `qkv distill` as it comes (`--texts FILE` adds texts without labels) in OUT/student (a later call
+uses the one that is there), quantises both, and compares them with the teacher in `transformers`: accuracy on the test
+sentences, and sentences a second, from text to label, all in one call and one by one.
 
 Each side is a process of its own that waits without using the CPU while another one runs. A round asks each side in
 turn; the table has medians over rounds. transformers gets batches of 32 sorted by length, and the texts as they are.
@@ -62,6 +62,7 @@ def make(args: argparse.Namespace) -> None:
     if finished(student) is None:
         command = [sys.executable, "-m", "qkv", "distill", str(args.teacher), str(part(args, "train")), "--layers", "2"]
         command += ["--out", str(student), *(["--resume"] if (student / "recipe.toml").is_file() else []), "--set"]
+        command[-1:-1] = ["--texts", str(args.texts)] if args.texts else []
         changes = [f"data.valid=[{part(args, 'dev')}]", "data.format=label-first", *args.set]
         subprocess.run([*command, *changes], check=True, stdout=sys.stderr)
     for name in ("teacher", "student"):
@@ -175,6 +176,7 @@ def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--teacher", type=Path, required=True, help="the folder of a fine-tuned classifier")
     parser.add_argument("--sst", type=Path, required=True, help="the folder with stsa.binary.{train,dev,test}.gz")
+    parser.add_argument("--texts", type=Path, help="texts without labels, which the teacher answers first")
     parser.add_argument("--out", type=Path, default=Path("runs/students"), help="for the student and the int8 folders")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of the recipe of the student")
     parser.add_argument("--count", type=int, default=256, help="sentences that are timed")

@@ -44,7 +44,6 @@ def embed(
     before = prompt_of(way, prompt, prompt_name)
     if output not in ("numpy", "torch"):
         raise unknown("output", output, ["numpy", "torch"])
-    model.warn_unknown(texts)
     encoded = model.encode([before + text for text in texts] if before else texts)
     skip = _prompt_tokens(model, before) if before and not way.include_prompt else 0
 

@@ -141,6 +141,9 @@ class Runner:
         if limit is not None and (cut := sum(len(ids) > limit for ids in encoded.ids)):
             warnings.warn(Shortened(cut, len(encoded.ids), f"texts were cut to {limit} tokens"), stacklevel=3)
             encoded = self.tokenizer.encode(texts, pairs, max_length=limit)
+        unknown = self.tokenizer.specials.get("unk")
+        if any(unknown in ids for ids in encoded.ids):
+            self.warn_unknown([*texts, *(pairs or ())])
         return encoded
 
     def warn_unknown(self, texts: Sequence[str]) -> None:

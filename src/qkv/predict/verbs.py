@@ -55,10 +55,11 @@ def reader(model: Runner, verb: str, texts: Sequence[str] | Sequence[Sequence[st
     if verb not in (there := verbs(model)):
         raise UsageError(f"this {model.family} cannot {verb}: it has no head for that (it can {', '.join(there)})")
     check_list(verb, texts)
-    joined = [
-        text if isinstance(text, str) else " ".join(text) for text in texts if isinstance(text, str | list | tuple)
-    ]
-    model.warn_unknown(joined)
+    if verb != "classify":  # there, `Runner.encode` warns, which needs no tokens of its own for that
+        joined = [
+            text if isinstance(text, str) else " ".join(text) for text in texts if isinstance(text, str | list | tuple)
+        ]
+        model.warn_unknown(joined)
     return tokenizer
 
 
