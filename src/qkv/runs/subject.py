@@ -154,7 +154,7 @@ def _unseen(task: Task, own: Recipe | None, test: Sequence[str], say: Say) -> li
         else:
             break
     if left_out:
-        say(f"{left_out:,} examples were trained on and are left out of the scores")
+        say(f"examples that were trained on, left out of the scores: {left_out:,}")
     return found
 
 
