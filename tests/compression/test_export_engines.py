@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import qkv
+from qkv.common.batch import Tokens
+from qkv.decoding.generate import generate
 from qkv.predict.export import export
 from qkv.predict.translate import translate
 from tests.cli.conftest import shell as shell
@@ -86,6 +88,21 @@ def test_a_language_model_of_ctranslate2_writes_the_same(gpt: Any, options: dict
     prompts = ["the", *(text[:30] for text in TEXTS[:4])]
     mine, other = (model.generate(prompts, max_length=12, **options) for model in gpt)
     assert [one.text for one in mine] == [one.text for one in other]
+
+
+def test_each_sequence_ends_at_its_own_limit_or_end(gpt: Any) -> None:
+    """Also where CTranslate2, which has one limit for a batch, finds the end only beyond that of a sequence."""
+    prompts = Tokens.of([[5, 6, 7], [5, 6, 7], [9, 8]])
+
+    def found(model: Any, end_id: int, limits: list[int]) -> list[tuple[list[int], bool]]:
+        stepper = model.module.start(prompts)
+        several = generate(stepper, stepper.first, end_id=end_id, max_lengths=limits)
+        return [(best.ids, best.ended) for best, *_ in several]
+
+    said = found(gpt[0], -1, [12, 12, 12])[0][0]
+    later = next(token for token in said[4:] if token not in said[:4])  # an end that comes after three tokens
+    for limits in ([3, 12, 12], [12, 3, 1], [4, 5, 12]):
+        assert found(gpt[1], later, limits) == found(gpt[0], later, limits)
 
 
 def test_stop_strings_and_streams_of_ctranslate2(gpt: Any) -> None:

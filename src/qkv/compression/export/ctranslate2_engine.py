@@ -48,6 +48,7 @@ class CTranslate2Engine:
         if (folder / HEADS).is_dir():
             model.load_state_dict(read_weights(folder / HEADS), strict=False, assign=True)
         self._words = _vocabulary(self._place) if self.searches_only else []
+        self._numbers = {word: number for number, word in enumerate(self._words)}
 
     def run(self, graph: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Compute hidden states with CTranslate2, or the scores of a head with PyTorch."""
@@ -65,7 +66,7 @@ class CTranslate2Engine:
 
     def start(self, batch: Tokens) -> Search | None:
         """Return the search that continues a batch of sources or prompts."""
-        return Search(self._runs, self._words, batch) if self.searches_only else None
+        return Search(self._runs, self._words, self._numbers, batch) if self.searches_only else None
 
 
 def _vocabulary(place: Path) -> list[str]:

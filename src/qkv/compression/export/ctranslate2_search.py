@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,14 +23,14 @@ class Search:
     Args:
         runs: a Translator or a Generator.
         words: the text of each token.
+        numbers: the token of each text.
         batch: sources, or prompts.
     """
 
     device = torch.device("cpu")
 
-    def __init__(self, runs: Any, words: list[str], batch: Tokens) -> None:
-        self._runs, self._words = runs, words
-        self._numbers = {word: number for number, word in enumerate(words)}
+    def __init__(self, runs: Any, words: Sequence[str], numbers: Mapping[str, int], batch: Tokens) -> None:
+        self._runs, self._words, self._numbers = runs, words, numbers
         self._given = [self._text(ids.tolist()) for ids in batch.ids.split(batch.layout.host_lengths)]
         self._translates = hasattr(runs, "translate_batch")
         self.first = batch.ids[batch.layout.last]
@@ -52,10 +52,7 @@ class Search:
         if begun and not self._translates:
             raise UsageError("CTranslate2 takes no prefix for a language model: write it at the end of the prompt")
         found = self._searched(config, end_id, max(limits, default=0), begun)
-        cut = [
-            [ids[: limit + (end_id in ids)] if len(ids) > limit else ids for ids in several]
-            for several, limit in zip(found, limits, strict=True)
-        ]
+        cut = [[ids[:limit] for ids in several] for several, limit in zip(found, limits, strict=True)]
         if on_tokens is not None:
             cut = [[ids] for ids in _reported([several[0] for several in cut], end_id, on_tokens)]
         return self._hypotheses(cut, config, end_id)
