@@ -28,7 +28,7 @@ from qkv.recipes.schema import read_recipe
 from qkv.runs.own import Own
 from qkv.runs.resolve import resolve
 from qkv.runs.run import job_of, prepare
-from qkv.training.loop import one_step
+from qkv.training.loop import one_step, recorder_of
 from qkv.training.run import Run
 
 
@@ -49,15 +49,15 @@ def run_of(args: argparse.Namespace, folder: Path, device: torch.device) -> Run:
 
 def rates(run: Run, steps: int, rounds: int) -> dict[str, list[float]]:
     """Measure each part in turn, so that a busy machine disturbs all of them alike."""
-    device, objective = run.device, run.job.objective
+    device, objective, recorder = run.device, run.job.objective, recorder_of(run)
     loaded, fixed = run.job.batches(0), itertools.repeat(next(run.job.batches(0)))
     inputs = move(next(fixed)[0], device).inputs
     fill = torch.zeros(1, device=device)
     parts: dict[str, Callable[[], object]] = {
         "loader": lambda: next(loaded),
         "augmentation": lambda: objective.settings.augment(inputs.pixels.float(), inputs.draws, fill),
-        "one batch": lambda: one_step(run, fixed),
-        "training": lambda: one_step(run, loaded),
+        "one batch": lambda: one_step(run, fixed, recorder),
+        "training": lambda: one_step(run, loaded, recorder),
     }
     found: dict[str, list[float]] = {name: [] for name in parts}
     for turn, (name, part) in itertools.product(range(rounds + 1), parts.items()):

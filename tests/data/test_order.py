@@ -207,6 +207,21 @@ def test_windows_come_at_most_once_and_all_of_them_in_order(total, data, seed, s
     assert [sampler.fraction(n) for n in range(len(picks) + 1)] == [n / len(picks) for n in range(len(picks) + 1)]
 
 
+@given(st.integers(1, 20), st.integers(1, 9), st.integers(0, 8), st.integers(0, 99))
+def test_windows_of_an_epoch_begin_later_and_end_within_the_stream(total, length, rest, seed):
+    tokens = total * length + min(rest, length - 1)
+    sampler = WindowSampler(total, windows=1, seed=seed, length=length, tokens=tokens)
+    starts = [sorted(int(sampler.batch(e * total + n).rows[0]) for n in range(total)) for e in range(30)]
+    for one in starts:
+        assert {start % length for start in one[:-1]} <= {one[0] % length}  # all by as many tokens, but for the last
+        assert one == sorted({min(n * length + one[0], tokens - length) for n in range(total)}) or total == 1
+        assert one[-1] + length <= tokens
+    if total > 1 and length > 1:
+        assert len({one[0] for one in starts}) > 1
+    plain = WindowSampler(total, windows=1, seed=seed, shuffle=False, length=length, tokens=tokens)
+    assert [int(plain.batch(n).rows[0]) for n in range(total)] == [n * length for n in range(total)]
+
+
 def test_windows_are_dealt_out_and_differ_by_epoch():
     sampler = WindowSampler(50, windows=4, seed=3)
     whole = [sampler.batch(position).rows.tolist() for position in range(24)]

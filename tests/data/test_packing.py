@@ -41,14 +41,14 @@ def test_gathered_windows_are_the_windows(tmp_path_factory, lengths, data):
     store, _ = numbered(tmp_path_factory.mktemp("packed"), lengths)
     windows = Windows(store, "ids", length=data.draw(st.integers(1, sum(lengths))))
     numbers = data.draw(st.lists(st.integers(0, windows.total - 1), min_size=1, max_size=6))
-    values, sizes = windows.gather(numbers)
+    values, sizes = windows.gather([number * windows.length for number in numbers])
     expected = [piece.tolist() for number in numbers for piece in windows.window(number)]
     assert [piece.tolist() for piece in np.split(values, np.cumsum(sizes)[:-1])] == expected
 
 
 def test_wrong_windows_are_named(tmp_path):
     store, _ = numbered(tmp_path, [5, 5])
-    with pytest.raises(UsageError, match="window 4 does not exist: there are 4 windows of 3 tokens"):
+    with pytest.raises(UsageError, match="no window begins at token 12: there are 10 tokens"):
         Windows(store, "ids", length=3).window(4)
     with pytest.raises(UsageError, match="a window must have at least 1 token, got 0"):
         Windows(store, "ids", length=0)

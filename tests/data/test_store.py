@@ -283,7 +283,7 @@ sampler = BucketSampler(store.lengths("ids"), tokens=4096, seed=0)
 seen = sum(len(batch[0]) for batch, _ in Loader(sampler, lambda r, _: store.gather("ids", r), epochs=1).iterate())
 assert seen == len(store.values("ids")) >= {tokens}
 windows = Windows(store, "ids", length=256)
-sampler = WindowSampler(windows.count, windows=64, seed=0)
+sampler = WindowSampler(windows.count, windows=64, seed=0, length=256)
 for batch, _ in Loader(sampler, lambda r, _: windows.gather(r), epochs=1).iterate():
     assert len(batch[0]) == 64 * 256
 # Not resource.getrusage: its peak begins with that of the process that started this one.

@@ -29,6 +29,8 @@ PROCESSES = {
 }
 CHANGES = {
     "phrasebook": ["data.valid=[phrasebook:valid:100]"],
+    "image": ["optim.lr=1e-4"],  # at higher rates, so few images let rounding errors grow
+    "pairs": ["optim.lr=1e-5"],
     "pretrain-electra": ["objective.temperature=1e-6"],  # the generator's best guess: nothing is drawn
     "pretrain-t5": ["data.max_length=128", "train.tokens=512"],  # more than a tile of the kernel
 }

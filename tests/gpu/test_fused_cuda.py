@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from qkv.common.cuda import triton as building
+from qkv.nn.linear import TableProduct
 from qkv.objectives import fused
 from qkv.objectives.entropy import cross_entropy
 from qkv.objectives.r_drop import _plain, distance
@@ -17,7 +18,7 @@ WIDTHS = (1024, 4096, 5003, 37_000)
 
 def scores(rows: int, width: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    given = (torch.randn(rows, width, device="cuda") * 3).to(dtype)
+    given = (torch.randn(rows, -(-width // 64) * 64, device="cuda") * 3).to(dtype)[:, :width]  # as of a padded product
     wanted = torch.randint(width, (2 * rows,), device="cuda")[::2]  # a view, as ELECTRA's kept masks are
     wanted[::3] = given[::3].argmax(-1)
     wanted[5] = -100
@@ -92,3 +93,19 @@ def test_kernels_can_be_built_here_or_are_done_without(monkeypatch: pytest.Monke
     monkeypatch.setattr(building, "_nothing", None)  # as where Triton fails
     assert not building.buildable(device)
     building._works.cache_clear()
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_product_with_a_padded_table_is_the_product(biased: bool) -> None:
+    torch.manual_seed(0)
+    x, table = torch.randn(40, 32, device="cuda"), torch.randn(5003, 32, device="cuda")
+    bias = torch.randn(5003, device="cuda") if biased else None
+    given = [tensor.requires_grad_() for tensor in (x, table, bias) if tensor is not None]
+    wanted = torch.randint(5003, (40,), device="cuda")
+    found = []
+    for product in (TableProduct(), torch.compile(TableProduct()), F.linear):
+        loss = cross_entropy(product(x, table, bias), wanted).total
+        found.append([loss.detach(), *torch.autograd.grad(loss, given)])
+    assert TableProduct()(x, table, bias).stride(0) == 5056
+    for other in found[:2]:
+        torch.testing.assert_close(other, found[2], rtol=1e-4, atol=1e-4)

@@ -45,7 +45,8 @@ def teacher(order: tuple[int, ...] = (0, 1, 2, 3), **changes: Any) -> ImageTeach
     made = model("convnet-mini", dim=32, num_layers=3, **changes).requires_grad_(False)
     side, channels = changes.get("image_size", 12), changes.get("channels", 3)
     numbers = ImageProcessor(mean=(0.4,), std=(0.3,))
-    return ImageTeacher(made, "classify", numbers, (channels, side, side), torch.tensor(order))
+    made.register_buffer("wanted_classes", torch.tensor(order), persistent=False)
+    return ImageTeacher(made, "classify", numbers, (channels, side, side))
 
 
 def test_mixed_labels_are_soft_targets() -> None:

@@ -246,8 +246,8 @@ class Labelled(Batch):
 
     @property
     def is_static(self) -> bool:
-        """Whether these are texts, with labels whose number says if they belong to tokens or to sequences."""
-        return isinstance(self.inputs, Tokens) and self.inputs.layout.max_length > 1
+        """Whether these are images, or texts whose labels say by their number if they belong to tokens or sequences."""
+        return isinstance(self.inputs, Images) or self.inputs.layout.max_length > 1
 
     def filled(self, shape: StaticShape, layouts: Sequence[Ragged]) -> Labelled:
         """Give fillers no label."""

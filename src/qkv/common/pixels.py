@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +33,7 @@ class ImageProcessor:
 
     def numbers(self, pixels: Tensor) -> Tensor:
         """Return what a model reads, in fp32 on the device of the pixels. Shape: [B, C, H, W]."""
-        mean, std = (torch.tensor(of, device=pixels.device).view(1, -1, 1, 1) for of in (self.mean, self.std))
+        mean, std = (per_channel(of, pixels.device).view(1, -1, 1, 1) for of in (self.mean, self.std))
         return (pixels.float() * self.rescale - mean) / std
 
     def resized_to(self, image_size: int) -> ImageProcessor:
@@ -44,3 +45,8 @@ class ImageProcessor:
             size=(image_size, image_size),
             resample=self.resample,
         )
+
+
+def per_channel(values: Sequence[float], device: torch.device) -> Tensor:
+    """Write numbers on a device without a copy from the host, which a recorded step cannot make. Shape: [C]."""
+    return torch.stack([torch.full((), value, device=device, dtype=torch.float32) for value in values])

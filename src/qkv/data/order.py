@@ -205,19 +205,25 @@ class WindowSampler(_Sharded):
     """Batches with a fixed number of windows of a packed stream.
 
     Leftover windows of an epoch are dropped or, without shuffling, are a smaller batch: evaluation reads everything.
+    With shuffling, all windows of an epoch begin somewhat later, each time by another number of tokens, so that a text
+    that is read many times is read with different beginnings.
 
-    A position counts batches.
+    A position counts batches. Rows are the tokens that windows begin with.
 
     Attributes:
         num_windows: windows in the stream.
         windows: windows in a batch.
         seed: the seed of the order.
         shuffle: if False, windows keep the order of the stream.
+        length: tokens per window.
+        tokens: in the stream, or None for those of the windows.
     """
 
     num_windows: int
     _: KW_ONLY
     windows: int
+    length: int = 1
+    tokens: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.windows <= self.num_windows:
@@ -236,6 +242,10 @@ class WindowSampler(_Sharded):
         rows = np.arange(number * self.windows, min((number + 1) * self.windows, self.num_windows))
         if self.shuffle:
             rows = Permutation(self.num_windows, mix(self.seed, epoch))(rows)
+        rows = rows * self.length
+        if self.shuffle:
+            last = (self.num_windows * self.length if self.tokens is None else self.tokens) - self.length
+            rows = np.minimum(rows + mix(self.seed, epoch, self.length) % self.length, last)
         return Pick(rows, position + self.world, mix(self.seed, epoch, number), epoch)
 
     def epoch_of(self, position: int) -> int:

@@ -44,22 +44,22 @@ class Windows:
     @property
     def count(self) -> int:
         """The number of full windows."""
-        return self._tokens // self.length
+        return self.tokens // self.length
 
     @property
     def total(self) -> int:
         """The number of windows, with the shorter one if there is one."""
-        return -(-self._tokens // self.length)
+        return -(-self.tokens // self.length)
 
     def window(self, number: int) -> list[Array]:
         """Return the pieces of one window, in order; together they have `length` tokens, or what is left."""
-        values, lengths = self.gather([number])
+        values, lengths = self.gather([number * self.length])
         return np.split(values, np.cumsum(lengths)[:-1])
 
-    def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
-        """Return the concatenated tokens of some windows, and the lengths of their pieces."""
-        starts = self._starts(numbers)
-        sizes = np.minimum(self.length, self._tokens - starts)
+    def gather(self, starts: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+        """Return the concatenated tokens of windows that begin at some tokens, and the lengths of their pieces."""
+        starts = self._checked(starts)
+        sizes = np.minimum(self.length, self.tokens - starts)
         values = self.store.spans(self.column, starts, sizes)
         inside, counts = self.store.borders(self.column, starts, starts + sizes)
         # Boundaries relative to the first of these windows; an empty document starts where the next one does.
@@ -68,19 +68,20 @@ class Windows:
         return values, np.diff(cuts)
 
     @property
-    def _tokens(self) -> int:
+    def tokens(self) -> int:
+        """The number of tokens in the stream."""
         return len(self.store.values(self.column))
 
-    def _starts(self, numbers: ArrayLike) -> NDArray[np.int64]:
-        wanted = np.asarray(numbers, dtype=np.int64)
-        for number in wanted[(wanted < 0) | (wanted >= self.total)].tolist():
-            raise UsageError(f"window {number} does not exist: there are {self.total} windows of {self.length} tokens")
-        return wanted * self.length
+    def _checked(self, starts: ArrayLike) -> NDArray[np.int64]:
+        wanted = np.asarray(starts, dtype=np.int64)
+        for start in wanted[(wanted < 0) | (wanted >= self.tokens)].tolist():
+            raise UsageError(f"no window begins at token {start}: there are {self.tokens} tokens")
+        return wanted
 
 
 @dataclass(frozen=True, eq=False)
 class TwoWindows:
-    """The same stream in short and in long windows: the numbers of the long ones follow those of the short ones.
+    """The same stream in short and in long windows: the beginnings of the long ones follow those of the short ones.
 
     Attributes:
         short: the short windows.
@@ -90,21 +91,21 @@ class TwoWindows:
     short: Windows
     long: Windows
 
-    def gather(self, numbers: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+    def gather(self, starts: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
         """Return the tokens of some windows, all short or all long, and the lengths of their pieces."""
-        wanted = np.asarray(numbers, dtype=np.int64)
-        first = self.short.total
+        wanted = np.asarray(starts, dtype=np.int64)
+        first = self.short.tokens
         return self.short.gather(wanted) if wanted.min() < first else self.long.gather(wanted - first)
 
 
 @dataclass(frozen=True, eq=False)
 class Staged:
-    """Short windows first and long ones later, with the numbers of `TwoWindows`.
+    """Short windows first and long ones later, with the rows of `TwoWindows`.
 
     Attributes:
         short: the order of the short windows.
         long: the order of the long windows.
-        first_long: the number of the first long window.
+        first_long: the row of the first long window.
         switch: the position of the first long windows, or None for never; positions count batches in both orders.
     """
 

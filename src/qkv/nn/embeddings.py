@@ -103,7 +103,7 @@ class PatchEmbeddings(nn.Module):
     def forward(self, batch: Images) -> tuple[Tensor, Ragged]:
         """Shape: [B, C, height, width] -> [B · L, D] and its layout."""
         x_BLD = self.patches(batch)
-        layout = Ragged.of([x_BLD.shape[1]] * len(x_BLD), x_BLD.device)
+        layout = Ragged.equal(len(x_BLD), x_BLD.shape[1], x_BLD.device)
         return self.complete(x_BLD, Place(layout, layout, layout.position_of)), layout
 
     def patches(self, batch: Images) -> Tensor:

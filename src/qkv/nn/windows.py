@@ -26,7 +26,7 @@ from qkv.nn.stack import Stack
 
 
 class WindowedStack(Stack):
-    """A stack whose even layers attend within windows.
+    """A stack whose even layers attend within windows. Its steps are not recorded: windows are copied from the host.
 
     Args:
         blocks: the layers.
@@ -36,6 +36,8 @@ class WindowedStack(Stack):
             they are a sequence of their own.
         options: see `Stack`.
     """
+
+    fixed_shapes = False
 
     def __init__(self, blocks: Sequence[Block], *, grid: int, window: int, leading: int, **options: Any) -> None:
         super().__init__(blocks, **options)

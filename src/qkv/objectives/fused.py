@@ -30,9 +30,9 @@ if HERE:
     import triton.language as tl
 
     @triton.jit
-    def _scores(x, row, at, V: tl.constexpr):
-        """Some scores of a row, in fp32; nothing beyond V."""
-        return tl.load(x + row.to(tl.int64) * V + at, mask=at < V, other=float("-inf")).to(tl.float32)
+    def _scores(x, row, at, step, V: tl.constexpr):
+        """Some scores of a row, in fp32; nothing beyond V. Rows are `step` numbers apart."""
+        return tl.load(x + row.to(tl.int64) * step + at, mask=at < V, other=float("-inf")).to(tl.float32)
 
     @triton.jit
     def _more(top, total, x):
@@ -42,12 +42,12 @@ if HERE:
         return best, total * tl.exp(top - level) + tl.sum(tl.exp(x - level), 0)
 
     @triton.jit
-    def _entropy(x, wanted, log_z, picked, mean, right, V: tl.constexpr, BLOCK: tl.constexpr):
+    def _entropy(x, wanted, log_z, picked, mean, right, step, V: tl.constexpr, BLOCK: tl.constexpr):
         row, block = tl.program_id(0), tl.arange(0, BLOCK)
         top, total, added, place = float("-inf"), 0.0, 0.0, 0
         for start in range(0, V, BLOCK):
             at = start + block
-            some = _scores(x, row, at, V)
+            some = _scores(x, row, at, step, V)
             here = tl.max(some, 0)
             first = tl.min(tl.where(some == here, at, V), 0)  # the first of the largest, like torch's argmax
             place = tl.where(here > top, first, place)
@@ -56,29 +56,29 @@ if HERE:
         want = tl.load(wanted + row)
         z = tl.log(total) + tl.where(top == float("-inf"), 0.0, top)
         tl.store(log_z + row, z)
-        tl.store(picked + row, tl.load(x + row.to(tl.int64) * V + tl.maximum(want, 0)).to(tl.float32))
+        tl.store(picked + row, tl.load(x + row.to(tl.int64) * step + tl.maximum(want, 0)).to(tl.float32))
         tl.store(mean + row, added / V)
         tl.store(right + row, place == want)
 
     @triton.jit
-    def _entropy_back(x, wanted, log_z, g_z, g_picked, g_mean, dx, V: tl.constexpr, BLOCK: tl.constexpr):
+    def _entropy_back(x, wanted, log_z, g_z, g_picked, g_mean, dx, step, V: tl.constexpr, BLOCK: tl.constexpr):
         row, at = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-        want, p = tl.load(wanted + row), tl.exp(_scores(x, row, at, V) - tl.load(log_z + row))
+        want, p = tl.load(wanted + row), tl.exp(_scores(x, row, at, step, V) - tl.load(log_z + row))
         given = tl.load(g_z + row) * p + tl.load(g_mean + row) / V
         given += tl.where(at == want, tl.load(g_picked + row), 0.0)
         tl.store(dx + row.to(tl.int64) * V + at, tl.where(want < 0, 0.0, given), mask=at < V)
 
     @triton.jit
-    def _distance(x, found, distance, rows, V: tl.constexpr, BLOCK: tl.constexpr):
+    def _distance(x, found, distance, rows, step, V: tl.constexpr, BLOCK: tl.constexpr):
         row, block = tl.program_id(0), tl.arange(0, BLOCK)
         top_x, total_x, top_y, total_y = float("-inf"), 0.0, float("-inf"), 0.0
         for start in range(0, V, BLOCK):
-            top_x, total_x = _more(top_x, total_x, _scores(x, row, start + block, V))
-            top_y, total_y = _more(top_y, total_y, _scores(x, row + rows, start + block, V))
+            top_x, total_x = _more(top_x, total_x, _scores(x, row, start + block, step, V))
+            top_y, total_y = _more(top_y, total_y, _scores(x, row + rows, start + block, step, V))
         z_x, z_y, a, b = tl.log(total_x) + top_x, tl.log(total_y) + top_y, 0.0, 0.0
         for start in range(0, V, BLOCK):
             at = start + block
-            one, other = _scores(x, row, at, V), _scores(x, row + rows, at, V)
+            one, other = _scores(x, row, at, step, V), _scores(x, row + rows, at, step, V)
             apart = tl.where(at < V, one - other, 0.0)
             a += tl.sum(tl.exp(one - z_x) * apart, 0)
             b += tl.sum(tl.exp(other - z_y) * apart, 0)
@@ -89,11 +89,11 @@ if HERE:
         tl.store(distance + row, (a - b) / 2)
 
     @triton.jit
-    def _distance_back(x, found, g, dx, rows, V: tl.constexpr, BLOCK: tl.constexpr):
+    def _distance_back(x, found, g, dx, rows, step, V: tl.constexpr, BLOCK: tl.constexpr):
         row, at = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         z_x, z_y = tl.load(found + row), tl.load(found + rows + row)
         a, b, half = tl.load(found + 2 * rows + row), tl.load(found + 3 * rows + row), tl.load(g + row) / 2
-        one, other = _scores(x, row, at, V), _scores(x, row + rows, at, V)
+        one, other = _scores(x, row, at, step, V), _scores(x, row + rows, at, step, V)
         p, q, apart = tl.exp(one - z_x), tl.exp(other - z_y), one - other
         d_one = tl.where(half == 0.0, 0.0, half * (p * (apart - a) + p - q))
         d_other = tl.where(half == 0.0, 0.0, half * (q * (b - apart) + q - p))
@@ -112,10 +112,11 @@ def entropy(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Ten
 
     A row whose target is below 0 has no gradient. Shape: [T, V], [T] -> [T] each, fp32 and bool.
     """
-    logits, wanted, rows = logits.contiguous(), wanted.contiguous(), len(logits)  # targets may be a strided view
+    logits, wanted, rows = _by_rows(logits), wanted.contiguous(), len(logits)  # targets may be a strided view
     log_z, picked, mean = (torch.empty(rows, device=logits.device) for _ in range(3))
     right = torch.empty(rows, dtype=torch.bool, device=logits.device)
-    _entropy[(rows,)](logits, wanted, log_z, picked, mean, right, V=logits.shape[1], BLOCK=BLOCK, num_warps=8)
+    step, shape = logits.stride(0), {"V": logits.shape[1], "BLOCK": BLOCK}
+    _entropy[(rows,)](logits, wanted, log_z, picked, mean, right, step, **shape, num_warps=8)
     return log_z, picked, mean, right
 
 
@@ -131,9 +132,11 @@ def _(logits: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _entropy_gradient(
     logits: Tensor, wanted: Tensor, log_z: Tensor, g_z: Tensor, g_picked: Tensor, g_mean: Tensor
 ) -> Tensor:
-    logits, wanted, (rows, width) = logits.contiguous(), wanted.contiguous(), logits.shape
-    gradients, dx = [g.contiguous() for g in (g_z, g_picked, g_mean)], torch.empty_like(logits)
-    _entropy_back[(rows, -(-width // BLOCK))](logits, wanted, log_z, *gradients, dx, V=width, BLOCK=BLOCK, num_warps=8)
+    logits, wanted, (rows, width) = _by_rows(logits), wanted.contiguous(), logits.shape
+    gradients, dx = [g.contiguous() for g in (g_z, g_picked, g_mean)], _like(logits)
+    _entropy_back[(rows, -(-width // BLOCK))](
+        logits, wanted, log_z, *gradients, dx, logits.stride(0), V=width, BLOCK=BLOCK, num_warps=8
+    )
     return dx
 
 
@@ -143,9 +146,10 @@ def distance(logits: Tensor) -> tuple[Tensor, Tensor]:
 
     Shape: [2T, V] -> [T], [4, T].
     """
-    logits, rows = logits.contiguous(), len(logits) // 2
+    logits, rows = _by_rows(logits), len(logits) // 2
     found, apart = torch.empty(4, rows, device=logits.device), torch.empty(rows, device=logits.device)
-    _distance[(rows,)](logits, found, apart, rows, V=logits.shape[1], BLOCK=BLOCK, num_warps=8)
+    step, shape = logits.stride(0), {"V": logits.shape[1], "BLOCK": BLOCK}
+    _distance[(rows,)](logits, found, apart, rows, step, **shape, num_warps=8)
     return apart, found
 
 
@@ -157,12 +161,17 @@ def _(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("qkv::distance_backward", mutates_args=())
 def _distance_gradient(logits: Tensor, found: Tensor, g: Tensor) -> Tensor:
-    logits, rows, width = logits.contiguous(), len(logits) // 2, logits.shape[1]
-    dx = torch.empty_like(logits)
+    logits, rows, width = _by_rows(logits), len(logits) // 2, logits.shape[1]
+    dx = _like(logits)
     _distance_back[(rows, -(-width // BLOCK))](
-        logits, found, g.contiguous(), dx, rows, V=width, BLOCK=BLOCK, num_warps=8
+        logits, found, g.contiguous(), dx, rows, logits.stride(0), V=width, BLOCK=BLOCK, num_warps=8
     )
     return dx
+
+
+def _by_rows(logits: Tensor) -> Tensor:
+    """Return logits whose rows are contiguous each; the rows of a padded product are further apart than V."""
+    return logits if logits.stride(1) == 1 else logits.contiguous()
 
 
 def _like(logits: Tensor, *_: Any) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from qkv.common.batch import Images, Labelled
 from qkv.common.config import check_range
 from qkv.common.outputs import Hidden, LossOutput
-from qkv.common.pixels import ImageProcessor
+from qkv.common.pixels import ImageProcessor, per_channel
 from qkv.common.protocols import Scored
 from qkv.nn.augment import Augment
 from qkv.nn.augment.mixing import partner
@@ -133,6 +133,6 @@ class ClassifyImages:
         pixels = inputs.pixels.float()
         if inputs.draws is None or not torch.is_grad_enabled():
             return pixels, None
-        fill = torch.tensor(self.processor.mean, device=pixels.device) / self.processor.rescale
+        fill = per_channel(self.processor.mean, pixels.device) / self.processor.rescale
         with torch.no_grad():
             return self.settings.augment(pixels, inputs.draws, fill)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,39 +13,25 @@ from qkv.common.outputs import LossOutput
 from qkv.common.protocols import Scored
 from qkv.objectives.entropy import cross_entropy
 from qkv.objectives.parts import Losses, Soft, count_targets
+from qkv.objectives.r_drop import CrossEntropy
 from qkv.objectives.soft import soft_classes
 
 Masks = tuple[Tensor, Tensor | None]  # the logits of the masked rows, and of the pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextToken:
+class NextToken(CrossEntropy):
     """Predict the next token (Radford et al. 2018, equation 1)."""
 
-    @property
-    def weights(self) -> dict[str, float]:
-        """One part."""
-        return {"lm": 1.0}
+    part: ClassVar[str] = "lm"
 
-    def counts(self, batch: Following) -> dict[str, Tensor]:
-        """Count the targets."""
-        return {"lm": count_targets(batch.wanted)}
+    def targets(self, batch: Following) -> Tensor:
+        """Return the next tokens. Shape: [T]."""
+        return batch.wanted
 
-    def __call__(self, model: Scored, batch: Following) -> Losses:
-        """Score every row."""
-        return self.losses(self.said(model, batch), batch)
-
-    def said(self, model: Scored, batch: Following) -> Tensor:
-        """Compute the logits of every row. Shape: [T, V]."""
-        return model.logits(model(batch.tokens), "lm")
-
-    def losses(self, said: Tensor, batch: Following) -> Losses:
-        """Compute the cross-entropy."""
-        return {"lm": cross_entropy(said, batch.wanted)}
-
-    def soft(self, said: Tensor, taught: Tensor, batch: Following, how: Soft) -> LossOutput:
-        """Compare the tokens that may follow."""
-        return soft_classes(said, taught, batch.wanted, how)
+    def logits(self, model: Scored, batch: Following, twice: bool) -> Tensor:
+        """Compute the logits of every row. Shape: [T or 2T, V]."""
+        return model.logits(model(batch.tokens.twice() if twice else batch.tokens), "lm")
 
 
 @dataclass(frozen=True, kw_only=True)

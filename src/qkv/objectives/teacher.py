@@ -36,17 +36,17 @@ class Teacher:
 class ImageTeacher(Teacher):
     """An image classifier that sees the student's augmented images, in its own size and numbers.
 
+    The model has a buffer `wanted_classes`: its class for each class of the student. Shape: [C].
+
     Attributes:
         head: the head that scores its classes.
         processor: how pixels become the numbers it reads.
         shape: channels, height and width that it takes.
-        classes: its class for each class of the student. Shape: [C].
     """
 
     head: str
     processor: ImageProcessor
     shape: tuple[int, int, int]
-    classes: Tensor
 
     def __call__(self, objective: Teachable, batch: Any, said: Any) -> Tensor:
         """Return its scores of the images that the student saw. Shape: [B, classes]."""
@@ -59,7 +59,7 @@ class ImageTeacher(Teacher):
         model = self.model
         numbers = self.processor.numbers(self._fitted(pixels))
         scores: Tensor = model.logits(model.states_for(Images(numbers), self.head), self.head)  # type: ignore[operator]
-        return scores.float().index_select(1, self.classes.to(pixels.device))
+        return scores.float().index_select(1, model.wanted_classes)  # type: ignore[arg-type]
 
     def _fitted(self, pixels: Tensor) -> Tensor:
         channels, height, width = self.shape

@@ -23,10 +23,11 @@ def image_teacher(found: Folder, name: str, labels: Sequence[str]) -> ImageTeach
     rows = label_rows(found.labels, labels)
     if missing := [label for row, label in enumerate(labels) if row not in rows]:
         raise UsageError(unknown_label(name, missing[0], found.labels))
+    wanted = torch.tensor([rows[row] for row in range(len(labels))])
+    found.model.register_buffer("wanted_classes", wanted, persistent=False)  # moves to the device with the model
     return ImageTeacher(
         model=found.model,
         head=head,
         processor=found.processor or ImageProcessor(),
         shape=(config.channels, config.image_size, config.image_size),
-        classes=torch.tensor([rows[row] for row in range(len(labels))]),
     )

@@ -118,7 +118,9 @@ class WindowTask(DocumentTask):
                 raise UsageError(f"the {store.folder.name} text has {there:,} tokens, too few to learn from")
             number = max(1, min(tokens // windows.length, windows.count))
             whole = self.slides and not shuffle
-            return WindowSampler(windows.total if whole else windows.count, windows=number, seed=seed, shuffle=shuffle)
+            shape = {"length": windows.length, "tokens": windows.tokens}
+            total = windows.total if whole else windows.count
+            return WindowSampler(total, windows=number, seed=seed, shuffle=shuffle, **shape)
 
         found, wanted = self.windows(store, context), self.length(context)
         if found.long.length < wanted:
@@ -127,7 +129,7 @@ class WindowTask(DocumentTask):
         first = order(found.short, seed)
         if not shuffle or found.short.length == found.long.length:
             return first
-        return Staged(first, order(found.long, mix(seed, found.long.length)), found.short.total)
+        return Staged(first, order(found.long, mix(seed, found.long.length)), found.short.tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

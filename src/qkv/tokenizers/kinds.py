@@ -6,6 +6,7 @@ wordpiece  merges within words; ## marks a continuation (Schuster and Nakajima 2
 unigram    the pieces that maximise the likelihood of the texts (Kudo 2018); uses the same mark as bpe
 char       characters
 word       words and punctuation
+whitespace what stands between spaces, and line ends: for text that is already split into words, such as Penn Treebank
 """
 
 from __future__ import annotations
@@ -99,8 +100,14 @@ def _byte_bpe(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
 
 
 def _level(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
-    inner.model = models.WordLevel(unk_token=budget.unk)
-    inner.train_from_iterator(texts, trainers.WordLevelTrainer(**budget.options()))
+    """Train without the hole that the library leaves where the texts contain a special token: it numbers it twice."""
+    learner = Tokenizer(models.WordLevel(unk_token=budget.unk))
+    learner.normalizer, learner.pre_tokenizer = inner.normalizer, inner.pre_tokenizer
+    learner.train_from_iterator(texts, trainers.WordLevelTrainer(**budget.options()))
+    known = learner.get_vocab()
+    special = [token.content for token in budget.specials]
+    words = special + sorted(known.keys() - set(special), key=known.__getitem__)
+    inner.model = models.WordLevel({word: number for number, word in enumerate(words)}, budget.unk)
 
 
 def _wordpiece(inner: Tokenizer, texts: Texts, budget: Budget) -> None:
@@ -172,4 +179,5 @@ KINDS: dict[str, Kind] = {
     "unigram": Kind(_marked, lambda: decoders.Metaspace(replacement=SPACE, prepend_scheme="first"), _unigram),
     "char": Kind(lambda: pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse, _level),
     "word": Kind(_words, lambda: None, _level),
+    "whitespace": Kind(lambda: pre_tokenizers.Split(Regex(r"\n|\S+"), "removed", invert=True), lambda: None, _level),
 }

@@ -15,7 +15,7 @@ from qkv.tokenizers.special import FAMILIES, Family
 from qkv.tokenizers.text import TextTokenizer
 
 FORMS: dict[str, list[Any]] = {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}
-_WORDS = ("wordpiece", "word")  # kinds that discard white space
+_WORDS = ("wordpiece", "word", "whitespace")  # kinds that discard white space
 _SPACED = ("bpe", "unigram", "byte-bpe")  # kinds whose words include the space before them
 
 
@@ -24,7 +24,7 @@ class TokenizerConfig:
     """Settings for training a tokenizer.
 
     Attributes:
-        kind: bpe, byte-bpe, wordpiece, unigram, char or word (`kinds.py`).
+        kind: bpe, byte-bpe, wordpiece, unigram, char, word or whitespace (`kinds.py`).
         vocab_size: the maximum number of tokens, special tokens included. Small corpora may give fewer.
         lowercase: convert all text to lower case.
         normalize: the Unicode normalisation form: nfc, nfkc or none. Decoding returns normalised text, so use none if

@@ -10,7 +10,7 @@ The loop never waits for the device: the results of a step are read while the ne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -22,7 +22,7 @@ from qkv.common.batch import move, size
 from qkv.common.cuda.recorder import Recorder
 from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.errors import QkvError
-from qkv.objectives.parts import weighted
+from qkv.objectives.parts import Losses, weighted
 from qkv.training.config import TrainConfig, every
 from qkv.training.finish import check_weights, finish
 from qkv.training.logging import Display, RunLog
@@ -146,17 +146,18 @@ def recorder_of(run: Run) -> Recorder | None:
     return Recorder(
         shape,
         gradients=lambda batch: _gradients(run, [batch]),
+        plain=lambda batch: _gradients(run, [batch], run.plain_losses),
         update=lambda losses: _update(run, losses),
         forget=run.optimizer.forget,
     )
 
 
-def _gradients(run: Run, micro: list[Any]) -> dict[str, torch.Tensor]:
+def _gradients(run: Run, micro: list[Any], losses: Callable[[Any], Losses] | None = None) -> dict[str, torch.Tensor]:
     """Sum the gradients of the micro-batches; each part of the loss is divided by its targets in all micro-batches."""
     objective, sums = run.job.objective, dict[str, torch.Tensor]()
     counts = _counts(objective, micro) if len(micro) > 1 else None  # a single batch brings its own counts
     for batch in micro:
-        parts = run.losses(ready(batch))
+        parts = (losses or run.losses)(ready(batch))
         for name, part in parts.items():
             share = weighted({name: part}, objective.weights, counts).detach()
             sums[name] = sums[name] + share if name in sums else share

@@ -5,7 +5,7 @@
     step 3 …    the batch is copied into the recorded one, and the graph replayed
 
 Shapes must not change from step to step, so batches are brought to one `StaticShape`. A larger batch makes the shape
-grow, and the step is recorded again.
+grow, and the step is recorded again. A batch that no shape can hold takes an ordinary step.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Recorder:
     Args:
         shape: of the batches.
         gradients: computes the losses of a batch on the device, and the gradients.
+        plain: the same without the compiler, which would compile again for a batch of another shape.
         update: moves the weights, and returns the step's results.
         forget: drops the gradients.
     """
@@ -40,19 +41,22 @@ class Recorder:
         shape: StaticShape,
         *,
         gradients: Callable[[Any], dict[str, Tensor]],
+        plain: Callable[[Any], dict[str, Tensor]],
         update: Callable[[dict[str, Tensor]], Step],
         forget: Callable[[], None],
     ) -> None:
-        self.shape, self.gradients, self.update, self.forget = shape, gradients, update, forget
+        self.shape, self.gradients, self.plain, self.update, self.forget = shape, gradients, plain, update, forget
         self.graph: torch.cuda.CUDAGraph | None = None
         self.begun = False
 
     def __call__(self, batch: Any, device: torch.device) -> Step:
         """Run a step on a batch that is still on the host."""
         fixed = self.shape.fill(batch)
-        if fixed is None:
-            self.shape, self.graph = self.shape.grown(batch), None
+        if fixed is None and (grown := self.shape.grown(batch)) != self.shape:
+            self.shape, self.graph = grown, None
             fixed = self.shape.fill(batch)
+        if fixed is None:
+            return self.update(self.plain(_fresh(move(batch, device))))
         if not self.begun:
             self.begun = True
             return self.update(self.gradients(_fresh(move(fixed, device))))

@@ -4,7 +4,8 @@
     fixed       the cat sat | hello | two dogs | · · | · · |        rows and sequences up to the shape's limits
 
 Filler sequences come last and have no targets, so the states and the loss of real sequences do not change. There are
-few fillers: a shape is as large as the largest batches, and all batches have the same token budget.
+few fillers: a shape is as large as the largest batches, and all batches have the same token budget. Batches of images
+have no fillers, which would be mixed into real images: only batches of as many images fit.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class StaticShape:
 
     Attributes:
         rows: of each layout.
-        sequences: of each layout, fillers included.
+        sequences: of each layout, fillers included; of a batch without layouts, the number of images.
         longest: the longest sequence of each layout.
         targets: see `Batch.num_targets`.
     """
@@ -46,6 +47,8 @@ class StaticShape:
         if not batches or len(static) < len(batches):
             return None
         sides = [list(column) for column in zip(*map(layouts, static), strict=True)]
+        if not sides:
+            return StaticShape((), max(batch.size.amount for batch in static), ())
         rows = [[side.num_rows for side in column] for column in sides]
         steady = all(min(n) == max(n) for n in rows)
         longest = [max(side.max_length for side in column) for column in sides]
@@ -59,8 +62,10 @@ class StaticShape:
         return StaticShape(tuple(facts["rows"]), facts["sequences"], tuple(facts["longest"]), facts["targets"])
 
     def grown(self, batch: Batch) -> StaticShape:
-        """Return the shape that holds another batch too."""
+        """Return the shape that holds another batch too; a shape without layouts stays as it is."""
         sides = layouts(batch)
+        if not sides:
+            return self
         steady = all(side.num_rows == limit for side, limit in zip(sides, self.rows, strict=True))
         longest = [max(side.max_length, most) for side, most in zip(sides, self.longest, strict=True)]
         rows = [max(side.num_rows, limit) for side, limit in zip(sides, self.rows, strict=True)]
@@ -70,6 +75,8 @@ class StaticShape:
     def fill(self, batch: B) -> B | None:
         """Bring a batch to this shape, or return None where it is too large."""
         sides = layouts(batch)
+        if not sides:
+            return batch if batch.size.amount == self.sequences else None
         number = sides[0].num_sequences
         lacking = [limit - side.num_rows for side, limit in zip(sides, self.rows, strict=True)]
         long = any(side.max_length > most for side, most in zip(sides, self.longest, strict=True))

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from qkv.common.pixels import per_channel
+
 LUMINANCE = (0.299, 0.587, 0.114)  # ITU-R 601-2
 
 
@@ -72,7 +74,7 @@ def grey(x: Tensor) -> Tensor:
     """Return the luminance of colour images, and grey ones as they are. Shape: [B, C, H, W] -> [B, 1, H, W]."""
     if x.shape[1] != len(LUMINANCE):
         return x
-    return (x * torch.tensor(LUMINANCE, device=x.device, dtype=x.dtype).view(1, -1, 1, 1)).sum(1, keepdim=True)
+    return (x * per_channel(LUMINANCE, x.device).to(x.dtype).view(1, -1, 1, 1)).sum(1, keepdim=True)
 
 
 def _blended(plain: Tensor, x: Tensor, factor: Tensor) -> Tensor:

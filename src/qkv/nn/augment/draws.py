@@ -39,4 +39,5 @@ class Draws:
 
 def among(draw: Tensor, count: Tensor | int) -> Tensor:
     """Turn uniform numbers into whole ones from 0 to count - 1. Shape: [B] -> [B]."""
-    return torch.minimum((draw * count).floor(), torch.as_tensor(count - 1, device=draw.device, dtype=draw.dtype))
+    found = (draw * count).floor()
+    return torch.minimum(found, count - 1) if isinstance(count, Tensor) else found.clamp_max(count - 1)
