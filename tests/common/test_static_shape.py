@@ -13,7 +13,9 @@ from qkv.common.batch import IGNORED, Batch, Images, Labelled, SentencePairs, To
 from qkv.common.cuda.static_shape import StaticShape
 from qkv.common.ragged import Ragged
 from qkv.models import catalogue
+from qkv.objectives.distill import Distill, DistillConfig
 from qkv.objectives.parts import weighted
+from qkv.objectives.teacher import Teacher
 from tests.common.kinds import KINDS, REPLACED, masked, replaced_model, tokens, translated
 from tests.contracts.entries import make, shrink
 
@@ -38,6 +40,26 @@ def test_the_loss_is_the_same_and_all_shapes_are_one(kind: str, several: list[li
             mine, theirs = (weighted(objective(model, b), objective.weights) for b in (fixed, batch))
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(several=st.lists(LENGTHS, min_size=2, max_size=3))
+@settings(max_examples=5, deadline=None)
+def test_a_student_learns_nothing_from_fillers(kind: str, several: list[list[int]]) -> None:
+    preset, build, objective, changes = KINDS[kind]
+    student, teacher = (make(shrink(catalogue.preset(preset, **changes))).eval() for _ in range(2))
+    with torch.no_grad():
+        for weight in teacher.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+    distil = Distill(objective, Teacher(teacher), DistillConfig(teacher="teacher"))
+    batches = [build(lengths) for lengths in several]
+    shape = StaticShape.of(batches)
+    assert shape is not None
+    for batch in batches:
+        mine, theirs = (distil(student, one) for one in (shape.fill(batch), batch))
+        torch.testing.assert_close(mine["soft"].total, theirs["soft"].total, atol=1e-4, rtol=1e-4)
+        assert mine["soft"].total > 1e-4
+        assert mine["soft"].count == theirs["soft"].count
 
 
 @pytest.mark.parametrize("kind", REPLACED)

@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from qkv.models import catalogue
+from qkv.objectives.distill import Distill, DistillConfig
+from qkv.objectives.teacher import Teacher
 from qkv.training.config import TrainConfig
 from qkv.training.loop import one_step, recorder_of
 from qkv.training.optim import OptimConfig
@@ -33,6 +35,7 @@ def losses(
     r_drop: float = 0.0,
     layer_decay: float = 1.0,
     lr: float = 1e-3,
+    taught: bool = False,
 ) -> list[float]:
     torch.manual_seed(0)
     model: nn.Module
@@ -46,6 +49,11 @@ def losses(
             depths = [key for key in ("num_layers", "num_decoder_layers") if hasattr(config, key)]
             config = replace(config, **dict.fromkeys(depths, 1))
         model = make(config).cuda().train()
+        if taught:
+            teacher = make(config).requires_grad_(False)
+            for weight in teacher.parameters():
+                weight.add_(0.1 * torch.randn_like(weight))
+            objective = Distill(objective, Teacher(teacher), DistillConfig(teacher="teacher"))
     if r_drop:
         objective = replace(objective, r_drop=r_drop)
 
@@ -70,6 +78,14 @@ def losses(
 def test_recorded_steps_give_the_losses_of_ordinary_ones(kind: str, optimizer: str, tmp_path: Path) -> None:
     plain = losses(kind, tmp_path, compile="no", optimizer=optimizer)
     recorded = losses(kind, tmp_path, compile="record", optimizer=optimizer)
+    torch.testing.assert_close(torch.tensor(recorded), torch.tensor(plain), atol=0.02, rtol=0.02)
+    assert sum(plain[-10:]) < sum(plain[:10])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recorded_steps_with_a_teacher_give_the_losses_of_ordinary_ones(kind: str, tmp_path: Path) -> None:
+    plain = losses(kind, tmp_path, compile="no", taught=True)
+    recorded = losses(kind, tmp_path, compile="record", taught=True)
     torch.testing.assert_close(torch.tensor(recorded), torch.tensor(plain), atol=0.02, rtol=0.02)
     assert sum(plain[-10:]) < sum(plain[:10])
 

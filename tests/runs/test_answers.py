@@ -185,7 +185,7 @@ def test_answers_are_those_of_the_verb(
     else:
         assert columns[-1] == list(expected)
     assert not list((tmp_path / "student" / "teacher").glob("part-*"))
-    assert qkv.load(tmp_path / "student", device="cpu").config.num_layers == 1
+    assert qkv.load(tmp_path / "student", device="cpu").config.num_layers == (2 if kind == "translate" else 1)
 
 
 def test_answers_are_what_the_commands_print(teachers: Callable[[str], Path], lines: Path, tmp_path: Path) -> None:

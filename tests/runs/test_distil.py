@@ -17,7 +17,7 @@ from qkv.objectives.distill import DistillConfig
 from qkv.recipes.schema import read_recipe
 from qkv.runs.distil import Asked, student_recipe, train_student
 from qkv.runs.run import run_recipe
-from qkv.runs.student import even_layers, student_of
+from qkv.runs.student import default_layers, even_layers, student_of
 from qkv.runs.student_report import comparison_of
 from tests.runs.killing import cut_off
 
@@ -115,6 +115,9 @@ def test_resuming_a_student_is_bit_for_bit(place: Path, teacher: Path, tmp_path:
     assert "soft" in parts
     assert ("hidden" in parts) == ("attention" in parts) == (changes is MATCHED)
     assert "valid_soft" not in parts
+    assert read_recipe(str(tmp_path / "whole" / "recipe.toml")).train.compile == (
+        "no" if changes is MATCHED else "record"
+    )
 
 
 def test_a_student_keeps_the_order_of_the_teachers_classes(place: Path, teacher: Path) -> None:
@@ -167,6 +170,9 @@ def test_the_best_weights_of_a_run_have_its_recipe(place: Path, teacher: Path) -
 
 def test_the_layers_of_a_student() -> None:
     assert [even_layers(12, count) for count in (1, 2, 3, 4)] == [(0,), (0, 11), (0, 6, 11), (0, 4, 7, 11)]
+    assert [default_layers(depth, "decoder") for depth in (1, 2, 4, 6, 12)] == [1, 1, 1, 2, 4]
+    assert [default_layers(depth, "stack") for depth in (1, 6)] == [1, 2]
+    assert default_layers(6, "encoder") == 6  # of an encoder-decoder; an encoder alone is a "stack"
     whole = qkv.build("transformer-tiny", vocab_size=30, num_layers=3, num_decoder_layers=2, device="cpu").contents
     found = student_of(whole, DistillConfig(layers=(0, 2), decoder_layers=(1,)))
     assert (found.config.num_layers, found.config.num_decoder_layers) == (2, 1)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from qkv.common.errors import UsageError
 from qkv.models import catalogue
 from qkv.nn import biased_attention, kernels
+from qkv.objectives.distill import Distill, DistillConfig
+from qkv.objectives.teacher import Teacher
 from qkv.training import run
+from qkv.training.config import TrainConfig
+from qkv.training.optim import OptimConfig
 from tests.contracts.entries import make, shrink
 
 CUDA = torch.device("cuda")
@@ -52,3 +58,16 @@ def test_which_models_can_be_recorded(
     for name in ("cpu", "cuda"):  # a decoder of prompts has fixed shapes in fp32 too, unless it adds a bias
         decodes = kernels.recordable(model, torch.device(name), torch.float32, over_slots=True)
         assert decodes == (name == "cuda" and recordable == "always")
+
+
+def test_steps_with_a_teacher_are_recorded_where_both_models_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    student, teacher = nn.Linear(2, 2), nn.Linear(2, 2)
+    objective = Distill(None, Teacher(teacher), DistillConfig(teacher="teacher"))  # type: ignore[arg-type]
+    job = run.Job(student, objective, lambda _: iter(()), 1, tmp_path, None, lambda *_: None, print)
+    able = {student}
+    monkeypatch.setattr(run, "recordable", lambda model, *_: model in able)
+    assert not run.Run(job, TrainConfig(), OptimConfig()).recordable()
+    able.add(teacher)
+    assert run.Run(job, TrainConfig(), OptimConfig()).recordable()

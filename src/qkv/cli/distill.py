@@ -68,12 +68,13 @@ def distill(
         int | None,
         typer.Option(
             metavar="N",
-            help="How many layers of the teacher the student begins with, chosen evenly. Default: a third.",
+            help="How many layers of the teacher the student begins with, chosen evenly; of an encoder-decoder, of its "
+            "encoder. Default: a third; all of such an encoder.",
             show_default=False,
         ),
     ] = None,
     decoder_layers: Annotated[
-        int | None, typer.Option(metavar="N", help="The same for a decoder. Default: a third.", show_default=False)
+        int | None, typer.Option(metavar="N", help="The same for its decoder. Default: a third.", show_default=False)
     ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Default: runs/TEACHER-student.", show_default=False)

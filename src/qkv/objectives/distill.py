@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from qkv.common.batch import size
 from qkv.common.config import check_range
@@ -78,6 +78,16 @@ class DistillConfig:
         check_range("distill.attention", self.attention, 0)
 
     @property
+    def matches(self) -> bool:
+        """Whether layers of the teacher are matched."""
+        return bool(self.hidden or self.attention)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the teacher reads the training batches, so that more is learned than the answers it has written."""
+        return bool(self.teacher and (self.weight or self.matches))
+
+    @property
     def soft(self) -> Soft:
         """What is learned from the teacher's logits."""
         return Softened(self.temperature) if self.targets == "soft" else Hardened()
@@ -98,6 +108,11 @@ class Distill:
     teacher: Teacher
     config: DistillConfig
     matching: Matching | None = None
+
+    @property
+    def frozen(self) -> tuple[nn.Module, ...]:
+        """The models that a training step runs beside the one that is trained."""
+        return (self.teacher.model,)
 
     @property
     def distils(self) -> bool:

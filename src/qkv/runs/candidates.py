@@ -3,7 +3,7 @@
     as it is         the model
     fewer heads      without a quarter of the heads of every layer, chosen by importance
     fewer layers     without half of the layers (of an encoder-decoder: of the decoder), then trained for a short while
-    student          a third of the layers, distilled from the model
+    student          a third of the layers (of an encoder-decoder: of its decoder), distilled from the model
     …, int8          each of them with weights in int8
 
 A finished candidate is kept, and a run that was stopped goes on: both end with the same weights as without a stop.

@@ -27,7 +27,7 @@ from qkv.runs.finetune import FineTuned
 from qkv.runs.given import Files, as_files
 from qkv.runs.prepare import reading
 from qkv.runs.run import run_recipe
-from qkv.runs.student import even_layers, starting_from, third
+from qkv.runs.student import default_layers, even_layers, starting_from
 from qkv.runs.trained_on import COLUMNS, fitting, own_recipe, trained_columns
 from qkv.tasks.base import Task
 from qkv.tasks.table import TASKS, find_task
@@ -44,8 +44,8 @@ class Asked:
     Attributes:
         teacher: a model folder, the name of a built-in model or hf:OWNER/NAME.
         layers: how many of the teacher's layers the student begins with; a third if None. Of an encoder-decoder, those
-            of the encoder.
-        decoder_layers: the same for a decoder.
+            of the encoder; all if None.
+        decoder_layers: those of the decoder; a third if None.
         files: training, validation and test files; empty for those of the teacher's own run.
         texts: files of texts without answers, which the teacher answers: beside the training files, or alone.
         debug: use the small numbers of the recipe's `[debug]` table.
@@ -83,8 +83,8 @@ def distill(
             or alone.
         out: the run's folder; if None, runs/TEACHER-student. The comparison with the teacher is in its student.json.
         layers: how many layers of the teacher the student begins with, chosen evenly; a third if None. Of an
-            encoder-decoder, those of the encoder.
-        decoder_layers: the same for a decoder.
+            encoder-decoder, those of the encoder; all if None.
+        decoder_layers: those of the decoder; a third if None.
         valid: validation files or rows. If None, some training examples are held out.
         test: files or rows on which teacher and student are compared. If None, validation examples.
         resume: continue a stopped run in `out`.
@@ -207,7 +207,7 @@ def _layers(asked: Asked, teacher: Folder, changes: Mapping[str, Any], say: Say)
     for (key, count), (name, stack) in zip(wanted.items(), there, strict=False):
         if key in changes:
             continue
-        number = third(stack.depth) if count is None else count
+        number = default_layers(stack.depth, name) if count is None else count
         if not 1 <= number <= stack.depth:
             raise UsageError(f"a student has from 1 to {stack.depth} layers of the {name}, got {number}")
         found[key] = even_layers(stack.depth, number)

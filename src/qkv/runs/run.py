@@ -71,8 +71,8 @@ def run_recipe(
         recipe = with_default_model(recipe, own.task_for(recipe), say)
     check(recipe, task=own.task_for(recipe), reads_data=own.batches is None)
     where = find_device(device)
-    if recipe.distill.teacher and recipe.train.compile == "auto":
-        recipe = override(recipe, {"train.compile": "no"})  # the layers of a teacher are watched while they run
+    if recipe.distill.asks and recipe.train.compile == "auto":  # layers that are matched are watched while they run
+        recipe = override(recipe, {"train.compile": "no" if recipe.distill.matches else "record"})
     check_compile(recipe.train.compile, where)
     with system_errors(), held(Path(recipe.out)), use_threads(recipe.train.threads):
         recipe = with_commit(recipe, Path(recipe.out) / RECIPE, say)

@@ -43,6 +43,10 @@ def even_layers(depth: int, count: int) -> tuple[int, ...]:
     return tuple(round(layer * (depth - 1) / max(1, count - 1)) for layer in range(count))
 
 
-def third(depth: int) -> int:
-    """Return a third of the layers, at least one."""
-    return max(1, round(depth / 3))
+def default_layers(depth: int, name: str) -> int:
+    """Return how many layers of a stack a student has by default: a third, at least one; an "encoder" keeps all.
+
+    In an encoder-decoder, the encoder reads a text once, while the decoder runs for each token and is the one whose
+    depth matters less (Kasai et al. 2021).
+    """
+    return depth if name == "encoder" else max(1, round(depth / 3))

@@ -45,7 +45,7 @@ class Teaching:
 
 def read_teacher(config: DistillConfig) -> Folder | None:
     """Read the teacher of a recipe, frozen; None if there is none, or if only its written answers are learned."""
-    if not config.teacher or not (config.weight or config.hidden or config.attention):
+    if not config.asks:
         return None
     found = read_folder(find(config.teacher))
     found.model.requires_grad_(False)
@@ -80,7 +80,7 @@ def teaching(config: DistillConfig, found: Folder, task: Task, model: nn.Module,
         and min(task.data.max_length, getattr(student.config, "max_length", longest)) > longest
     ):
         raise UsageError(f"distill.teacher: {config.teacher} reads {longest} tokens: set data.max_length={longest}")
-    matching = _matching(config, found, model) if config.hidden or config.attention else None
+    matching = _matching(config, found, model) if config.matches else None
     if matching is None:  # the engine shows no states
         accelerate(found.model)
     return Teaching(teacher, config, matching)

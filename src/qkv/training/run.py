@@ -210,7 +210,8 @@ class Run:
     def recordable(self) -> bool:
         """Whether steps can be recorded: shapes are static, and each step has one batch."""
         dtype = torch.bfloat16 if self.bf16 else torch.float32
-        return self.train.accumulate == 1 and recordable(self.job.model, self.device, dtype)
+        models = (self.job.model, *getattr(self.job.objective, "frozen", ()))
+        return self.train.accumulate == 1 and all(recordable(model, self.device, dtype) for model in models)
 
     def _compiles(self) -> bool:
         if self.train.compile not in COMPILES:
