@@ -21,6 +21,7 @@ import bz2
 import itertools
 import json
 import statistics
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
@@ -165,10 +166,10 @@ def timed_tuning(args: argparse.Namespace, *run: Any) -> float:
 
 def tuned(args: argparse.Namespace, steps: int, start: str, rate: float, seed: int) -> dict[str, Any]:
     """Train one model and score it on the test files of each task."""
-    if args.stop_after:
-        stop_after(args.stop_after)
+    timer = stop_after(args.stop_after or threading.TIMEOUT_MAX)
     recipe = tuning(args, steps, start, rate, seed)
     done = run_or_resume(recipe, device=None, say=print, report=False)
+    timer.cancel()
     scores = {score.name: score.value for score in score_test(recipe)}
     facts = {"step": done.weights_of, "valid": (done.scores or {})["average"], "seconds": done.energy["seconds"]}
     return {"start": start, "rate": rate, "seed": seed, "steps": steps, **facts, "scores": scores}
