@@ -232,11 +232,12 @@ def stsb(model: Any, file: Path, reading: dict[str, Any]) -> dict[str, float]:
     return {"spearman": found.value, "low": found.low, "high": found.high, "pairs": found.count}
 
 
-def stop_after(seconds: float) -> None:
+def stop_after(seconds: float) -> threading.Timer:
     """Stop the run as SIGTERM does: it saves and can be continued."""
     timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM))
     timer.daemon = True
     timer.start()
+    return timer
 
 
 PARTS = {"prepare": prepare, "plan": plan, "pretrain": pretrain, "sentences": sentences, "pack": pack, "score": score}

@@ -96,7 +96,8 @@ def corrupt_spans(
     _check_length(mean_length)
     if not len(sentinels):
         raise UsageError("span corruption needs at least one sentinel")
-    if np.isin(ids, sentinels).any():
+    marks = _ids(sentinels)
+    if ((ids >= marks.min()) & (ids <= marks.max())).any() and np.isin(ids, marks).any():  # the first test is faster
         raise UsageError("the text contains a sentinel itself and could not be restored")
     hidden = min(_amount(rate, len(ids)), len(ids) - 1)
     if hidden < 1:
@@ -106,12 +107,12 @@ def corrupt_spans(
     sizes = 1 + _split(hidden - count, count, rng)
     gaps = _split(shown - (count - 1), count + 1, rng)
     gaps[1:-1] += 1  # spans do not touch
-    source: list[ArrayLike] = []
-    target: list[ArrayLike] = []
-    for sentinel, (gap, span) in zip(sentinels, _pieces(ids, gaps, sizes), strict=False):
-        source += [gap, [sentinel]]
-        target += [[sentinel], span]
-    return _join([*source, ids[len(ids) - gaps[-1] :]]), _join([*target, [end_id]])
+    begins = np.cumsum(gaps[:-1] + sizes) - sizes
+    is_hidden = np.repeat(np.arange(2 * count + 1) % 2 == 1, np.append(np.c_[gaps[:-1], sizes].ravel(), gaps[-1]))
+    source, stays = ids.copy(), ~is_hidden
+    source[begins], stays[begins] = marks[:count], True  # a sentinel takes the place of the first hidden token
+    target = np.append(np.insert(ids[is_hidden], np.cumsum(sizes) - sizes, marks[:count]), end_id)
+    return source[stays], target
 
 
 def restore_spans(source: ArrayLike, target: ArrayLike, *, sentinels: Sequence[int], end_id: int) -> Ids:
@@ -272,7 +273,7 @@ def _check_length(mean_length: float) -> None:
 def _split(total: int, parts: int, rng: Generator) -> Ids:
     """Split `total` into nonnegative parts; every way to do so is equally likely (stars and bars)."""
     bars = np.sort(rng.choice(total + parts - 1, parts - 1, replace=False))
-    return np.diff(bars, prepend=-1, append=total + parts - 1) - 1
+    return np.diff(np.concatenate([[-1], bars, [total + parts - 1]])) - 1
 
 
 def _pieces(ids: Ids, gaps: Ids, sizes: Ids) -> list[tuple[Ids, Ids]]:

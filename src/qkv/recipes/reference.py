@@ -114,7 +114,9 @@ smoothing = 0.1
 TEXTS = """
 The task `text-to-text` writes every task as text: the model reads a prefix and the text, and answers in words. With
 tables in `data.mix` and `objective.mix`, one model learns several tasks. A part can have any name, and needs a prefix
-of its own. Its `weight` (1 by default) is its share of the tokens of each step and of the loss:
+of its own. Its `weight` (1 by default) is its share of the tokens of each step and of the loss. A good start is
+min(examples, a limit) times the mean tokens of an example (Raffel et al. 2020, section 3.5.2), so that a small task is
+not read too often; `benchmarks/text-to-text.toml` has such weights for four public tasks:
 
 ```toml
 task = "text-to-text"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import nn
 
 from qkv.common.batch import Translated
@@ -99,9 +100,11 @@ class SpansTask(SequenceTask):
         if not sentinels:
             raise UsageError("span corruption needs a tokenizer with sentinels (tokenizer.specials = t5)")
 
+        special = np.array([end, *sentinels])
+        how = {"rate": settings.rate, "mean_length": settings.mean_length}
+
         def hide(piece: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-            body = without(piece, [end, *sentinels])
-            how = {"rate": settings.rate, "mean_length": settings.mean_length}
+            body = without(piece, special)
             source, target = corrupt_spans(body, sentinels=sentinels, end_id=end, rng=rng, **how)
             return np.append(source, end), target
 
@@ -115,7 +118,7 @@ def encoder_decoder(config: Any) -> Any:
     return config
 
 
-def without(piece: Array, special: list[int]) -> Array:
+def without(piece: Array, special: ArrayLike) -> Array:
     """Remove tokens with a special meaning here: the end of a document, and sentinels that occur in the text itself."""
     return piece[~np.isin(piece, special)]
 
