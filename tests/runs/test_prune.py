@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import qkv
 from qkv.common.errors import UsageError
@@ -38,6 +39,11 @@ def trained(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
         bert_folder, train=train, task="classify", epochs=6, out=place / "run", device="cpu", say=quiet, **FAST
     )
     return place / "run", train, test
+
+
+def stored_dtypes(folder: Path) -> set[str]:
+    """Return the dtypes in the file of the weights."""
+    return {str(tensor.dtype).removeprefix("torch.") for tensor in load_file(folder / "model.safetensors").values()}
 
 
 def logits(folder: Path) -> torch.Tensor:
@@ -137,6 +143,19 @@ def test_healing_is_a_run_that_starts_from_what_is_left(trained: tuple[Path, str
     assert (tmp_path / "small" / "energy.json").is_file()
     again = run(folder, tmp_path / "small", cuts, healed=True, changes={"train.steps": 3})  # finished: goes on at once
     assert again.healed is not None
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_weights_are_stored_as_in_the_source(dtype: str, trained: tuple[Path, str, str], tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    shutil.copytree(trained[0], whole)
+    qkv.load(whole, device="cpu").save(whole, dtype=dtype)
+    found = run(whole, tmp_path / "small", Cuts(layers={"": 1}), healed=True, changes={"train.steps": 2})
+    for place in ("small-start", "small", "small/best"):
+        if (tmp_path / place).is_dir():
+            assert stored_dtypes(tmp_path / place) == {dtype}
+    assert found.healed is not None
+    assert found.healed.megabytes < found.before.megabytes
 
 
 def test_a_folder_that_is_no_run_is_healed_on_the_files_that_are_given(

@@ -118,7 +118,7 @@ def prune(
     if healed:  # what cannot run is found before the work begins
         healing(folder, find(folder), Path(out), changed, lambda _: None)
     found, dropped = cut(model, folder, cuts, files, changed, say)
-    write_folder(found, start, mode="update")
+    write_folder(found, start, mode="update", dtype=found.stored_dtype)
     places = {"before": find(folder), "pruned": start}
     if healed:
         run_or_resume(healing(folder, start, Path(out), changed, say), device=device, say=say)
