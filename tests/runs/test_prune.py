@@ -14,7 +14,10 @@ from safetensors.torch import load_file
 import qkv
 from qkv.common.errors import UsageError
 from qkv.nn.gates import gated
+from qkv.recipes.schema import read_recipe
 from qkv.runs.prune import Cuts, Pruned, prune
+from qkv.runs.run import run_recipe
+from qkv.runs.shrink import shrink_model
 from tests.compression.test_heads import expected_heads
 from tests.runs.test_finetune import FAST, texts, write
 
@@ -143,6 +146,28 @@ def test_healing_is_a_run_that_starts_from_what_is_left(trained: tuple[Path, str
     assert (tmp_path / "small" / "energy.json").is_file()
     again = run(folder, tmp_path / "small", cuts, healed=True, changes={"train.steps": 3})  # finished: goes on at once
     assert again.healed is not None
+
+
+@pytest.mark.parametrize("name", ["word2vec", "glove"])
+def test_word_vectors_are_named_with_what_can_be_done(name: str, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the dog sat on the mat\nthe cat sat on a mat\n" * 100)
+    folder, out = tmp_path / name, tmp_path / "out"
+    recipe = read_recipe(name, [f"data.train={text}", f"out={folder}", "log.track=none", "train.workers=0"], debug=True)
+    run_recipe(recipe, device="cpu", say=quiet)
+    message = f"^{folder} holds word vectors, without layers and heads: `qkv prune --vocabulary FILE` keeps the words"
+    with pytest.raises(UsageError, match=message):
+        run(folder, out, Cuts(layers={"": 1}))
+    with pytest.raises(UsageError, match=message):
+        run(folder, out, Cuts(heads=0.5), data=[str(text)])
+    for data in (None, text):
+        with pytest.raises(UsageError, match=message):
+            shrink_model(folder, data, targets=["1 MB"], out=out, device="cpu", say=quiet)
+        with pytest.raises(UsageError, match=message):
+            qkv.distill(folder, data, out=out, device="cpu", say=quiet)
+    assert not out.exists()
+    found = run(folder, out, Cuts(vocabulary=["the dog sat on the mat"]))
+    assert found.tokens == 1  # cat; a is a letter
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
