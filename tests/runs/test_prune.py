@@ -17,7 +17,6 @@ from qkv.nn.gates import gated
 from qkv.recipes.schema import read_recipe
 from qkv.runs.prune import Cuts, Pruned, prune
 from qkv.runs.run import run_recipe
-from qkv.runs.shrink import shrink_model
 from tests.compression.test_heads import expected_heads
 from tests.runs.test_finetune import FAST, texts, write
 
@@ -162,7 +161,7 @@ def test_word_vectors_are_named_with_what_can_be_done(name: str, tmp_path: Path)
         run(folder, out, Cuts(heads=0.5), data=[str(text)])
     for data in (None, text):
         with pytest.raises(UsageError, match=message):
-            shrink_model(folder, data, targets=["1 MB"], out=out, device="cpu", say=quiet)
+            qkv.shrink(folder, data, target="1 MB", out=out, device="cpu", say=quiet)
         with pytest.raises(UsageError, match=message):
             qkv.distill(folder, data, out=out, device="cpu", say=quiet)
     assert not out.exists()
