@@ -15,9 +15,12 @@ from qkv.models import catalogue
 from qkv.recipes.auto import is_auto, without_auto
 from qkv.recipes.check import check
 from qkv.recipes.schema import Recipe, change, read_recipe, shipped
-from qkv.tasks import causal_rules, finetuning, text_rules, translate_rules
+from qkv.runs.own import Own
+from qkv.runs.resolve import resolve
+from qkv.tasks import finetuning, pretraining_rules, text_rules, translate_rules
 from qkv.tasks.facts import Facts
 from qkv.tasks.table import find_task
+from qkv.tokenizers.training import train_tokenizer
 
 
 def facts(examples: int, length: float = 20.0, **given: Any) -> Facts:
@@ -67,8 +70,8 @@ def test_a_key_without_a_rule_cannot_be_auto(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     with pytest.raises(UsageError, match=r"optim\.clip cannot be auto: only data\.held_out, .* for the task classify"):
         check(read_recipe("classify", ["optim.clip=auto", "model.preset=bert-tiny", f"data.train={tmp_path}/a.txt"]))
-    with pytest.raises(UsageError, match="no key can be for the task spans"):
-        check(read_recipe("pretrain-t5", ["optim.lr=auto", f"data.train={tmp_path}/a.txt"]))
+    with pytest.raises(UsageError, match="no key can be for the task words"):
+        check(read_recipe("word2vec", ["optim.lr=auto", f"data.train={tmp_path}/a.txt"]))
 
 
 @given(st.integers(1, 10**7), st.floats(1, 512))
@@ -116,11 +119,50 @@ def test_tasks_as_text_take_longer_from_random_weights(examples: int) -> None:
     assert text_rules.tokens(new) == (4096 if examples < 10_000 else 8192)
 
 
-@given(st.floats(1, 1e12), st.sampled_from([256, 4096, 16384]))
-def test_a_language_model_reads_a_small_text_at_most_40_times(total: float, batch: int) -> None:
-    found = causal_rules.steps(replace(facts(1), total=total, batch=batch, pretrained=False))
+@pytest.mark.parametrize(
+    ("task", "passes"), [("causal", 40), ("plain-lm", 40), ("prefix-lm", 40), ("masked", 100), ("replaced", 100),
+                         ("spans", 100), ("denoise", 100)]
+)  # fmt: skip
+@given(total=st.floats(1, 1e12), batch=st.sampled_from([256, 4096, 16384]))
+def test_a_small_text_is_read_at_most_so_many_times(task: str, passes: int, total: float, batch: int) -> None:
+    found = find_task(task).rules["train.steps"](replace(facts(1), total=total, batch=batch, pretrained=False))
     assert 500 <= found <= 20_000
     if found > 500:
-        assert (found - 1) * batch <= 40 * total
+        assert (found - 1) * batch <= passes * total
     if found < 20_000:
-        assert found * batch >= 40 * total
+        assert found * batch >= passes * total
+
+
+@given(st.floats(1, 1e12), st.integers(1, 100_000))
+def test_the_vocabulary_grows_with_the_text_and_has_room_for_its_characters(total: float, characters: int) -> None:
+    found, more = (
+        pretraining_rules.vocab_size(replace(facts(1), total=size, characters=characters))
+        for size in (total, 4 * total)
+    )
+    assert 2000 <= found <= more <= 30_000
+    assert found > 2 * characters or found == 30_000
+    assert found >= 10.9 * total**0.5 or found == 30_000
+
+
+PRETRAINING = ["pretrain-bert", "pretrain-electra", "pretrain-gpt", "pretrain-t5"]
+
+
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_a_small_text_gets_few_words_and_steps_and_the_run_says_so(name: str, tmp_path: Path) -> None:
+    (tmp_path / "small.txt").write_text("It rained in the night, then it snowed.\n" * 1500)  # 60 kB
+    said: list[str] = []
+    asked = read_recipe(name, [f"data.train={tmp_path / 'small.txt'}", f"out={tmp_path / 'run'}"])
+    found = resolve(asked, tmp_path / "none", Own(), said.append)
+    assert (found.tokenizer.vocab_size, found.train.steps, found.train.keep_best) == (2000, 500, True)
+    assert "1,500 examples of 10 tokens: " in said[0]
+    assert all(told in said[0] for told in ("tokenizer.vocab_size=2000", "train.steps=500", "train.keep_best=true"))
+
+
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_a_script_with_many_characters_fits_into_the_vocabulary(name: str, tmp_path: Path) -> None:
+    lines = ["".join(chr(0x4E00 + (7 * row + column) % 3500) for column in range(20)) for row in range(1000)]
+    (tmp_path / "small.txt").write_text("\n".join(lines))
+    asked = read_recipe(name, [f"data.train={tmp_path / 'small.txt'}", f"out={tmp_path / 'run'}"])
+    found = resolve(asked, tmp_path / "none", Own(), lambda _: None)
+    config = replace(found.tokenizer, specials=find_task(found.task).specials)
+    assert train_tokenizer(lines, config).vocab_size <= found.tokenizer.vocab_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -29,8 +30,10 @@ from qkv.recipes.schema import read_recipe
 from qkv.runs import answers
 from qkv.runs.distil import train_student
 from qkv.runs.own import Own
+from qkv.runs.payback import payback
 from qkv.runs.run import run_recipe
 from qkv.runs.search import search
+from qkv.runs.student_report import comparison_of
 from qkv.tasks.table import TASKS, read_task
 from tests.runs.killing import cut_off
 from tests.runs.test_distil import BAD, GOOD, QUIET, model_set, run, sentence, write
@@ -254,6 +257,48 @@ def test_stopped_anywhere_and_resumed_bit_for_bit(
     assert all(torch.equal(a[name], tensor) for name, tensor in weights(cut).items())
 
 
+def test_the_pay_back_point_counts_the_answers_also_those_before_a_stop(
+    teachers: Callable[[str], Path],
+    lines: Path,
+    tmp_path: Path,
+    counted: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    teacher, out = teachers("classify"), tmp_path / "out"
+    plain = disk.replace_file
+
+    def stop(file: Path, data: bytes) -> None:
+        if file.name == "part-3.jsonl":
+            raise KeyboardInterrupt
+        plain(file, data)
+
+    monkeypatch.setattr(disk, "replace_file", stop)
+    with pytest.raises(KeyboardInterrupt):
+        student(teacher, out, [str(lines)])
+    monkeypatch.setattr(disk, "replace_file", plain)
+    kept = disk.read_table(out / "teacher" / "answers.json", "answers")
+    assert kept["energy"]["seconds"] > 0
+    assert sum(kept["energy"]["joules"].values()) > 0
+    kept["energy"]["joules"]["cpu"] = 5e6  # as if the three parts had taken hours
+    plain(out / "teacher" / "answers.json", disk.table_bytes("answers", kept))
+    student(teacher, out, [str(lines)], resume=True)
+    assert sum(counted) == 48  # 16 texts after the stop, and 8 whose answers were lost
+    spent = sum(disk.read_table(out / "teacher" / "answers.json", "answers")["energy"]["joules"].values())
+    assert 5e6 < spent < 6e6
+    found = comparison_of(str(out))
+    assert found is not None
+    assert found.payback.teaching_joules == pytest.approx(spent)
+    assert found.payback.training_joules < 1e6
+    cheap = replace(found.payback, teacher=replace(found.payback.teacher, joules=2.0),
+                    student=replace(found.payback.student, joules=1.0))  # fmt: skip
+    assert cheap.answers == pytest.approx(found.payback.training_joules + spent)
+    assert "The student's training and the answers that it learned from cost 1.39 kWh" in cheap.told()
+    later = payback(str(teacher), str(out), ["a film"], watts=10.0, device="cpu")
+    assert later.teaching_joules == pytest.approx(spent)
+    shutil.rmtree(out / "teacher")
+    assert payback(str(teacher), str(out), ["a film"], watts=10.0, device="cpu").teaching_joules == 0
+
+
 KILL = """
 import os, sys
 from qkv.common import disk
@@ -281,7 +326,8 @@ train_student(teacher, texts=[lines], out=out, debug=True, device="cpu", say=lam
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "count", "asked"), [("part-2.jsonl", 1, 24), ("train.jsonl", 1, 0), ("answers.json", 2, 0)]
+    ("name", "count", "asked"),
+    [("part-2.jsonl", 1, 24), ("train.jsonl", 1, 0), ("answers.json", 7, 0)],  # one for each part, before and after
 )
 def test_killed_while_writing(
     teachers: Callable[[str], Path], lines: Path, tmp_path: Path, counted: list[int], name: str, count: int, asked: int

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import qkv
 from qkv.common.errors import UsageError
 from qkv.nn.gates import gated
+from qkv.recipes.schema import read_recipe
 from qkv.runs.prune import Cuts, Pruned, prune
+from qkv.runs.run import run_recipe
 from tests.compression.test_heads import expected_heads
 from tests.runs.test_finetune import FAST, texts, write
 
@@ -38,6 +41,11 @@ def trained(bert_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tupl
         bert_folder, train=train, task="classify", epochs=6, out=place / "run", device="cpu", say=quiet, **FAST
     )
     return place / "run", train, test
+
+
+def stored_dtypes(folder: Path) -> set[str]:
+    """Return the dtypes in the file of the weights."""
+    return {str(tensor.dtype).removeprefix("torch.") for tensor in load_file(folder / "model.safetensors").values()}
 
 
 def logits(folder: Path) -> torch.Tensor:
@@ -137,6 +145,41 @@ def test_healing_is_a_run_that_starts_from_what_is_left(trained: tuple[Path, str
     assert (tmp_path / "small" / "energy.json").is_file()
     again = run(folder, tmp_path / "small", cuts, healed=True, changes={"train.steps": 3})  # finished: goes on at once
     assert again.healed is not None
+
+
+@pytest.mark.parametrize("name", ["word2vec", "glove"])
+def test_word_vectors_are_named_with_what_can_be_done(name: str, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the dog sat on the mat\nthe cat sat on a mat\n" * 100)
+    folder, out = tmp_path / name, tmp_path / "out"
+    recipe = read_recipe(name, [f"data.train={text}", f"out={folder}", "log.track=none", "train.workers=0"], debug=True)
+    run_recipe(recipe, device="cpu", say=quiet)
+    message = f"^{folder} holds word vectors, without layers and heads: `qkv prune --vocabulary FILE` keeps the words"
+    with pytest.raises(UsageError, match=message):
+        run(folder, out, Cuts(layers={"": 1}))
+    with pytest.raises(UsageError, match=message):
+        run(folder, out, Cuts(heads=0.5), data=[str(text)])
+    for data in (None, text):
+        with pytest.raises(UsageError, match=message):
+            qkv.shrink(folder, data, target="1 MB", out=out, device="cpu", say=quiet)
+        with pytest.raises(UsageError, match=message):
+            qkv.distill(folder, data, out=out, device="cpu", say=quiet)
+    assert not out.exists()
+    found = run(folder, out, Cuts(vocabulary=["the dog sat on the mat"]))
+    assert found.tokens == 1  # cat; a is a letter
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_weights_are_stored_as_in_the_source(dtype: str, trained: tuple[Path, str, str], tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    shutil.copytree(trained[0], whole)
+    qkv.load(whole, device="cpu").save(whole, dtype=dtype)
+    found = run(whole, tmp_path / "small", Cuts(layers={"": 1}), healed=True, changes={"train.steps": 2})
+    for place in ("small-start", "small", "small/best"):
+        if (tmp_path / place).is_dir():
+            assert stored_dtypes(tmp_path / place) == {dtype}
+    assert found.healed is not None
+    assert found.healed.megabytes < found.before.megabytes
 
 
 def test_a_folder_that_is_no_run_is_healed_on_the_files_that_are_given(

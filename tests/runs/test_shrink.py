@@ -28,16 +28,28 @@ from qkv.recipes.schema import read_recipe
 from qkv.runs import candidates as making
 from qkv.runs.gauge import Figures, Gauge, Speed, parameters
 from qkv.runs.prepare import reading
-from qkv.runs.shrink import Shrunk, _row, shrink_model
+from qkv.runs.shrink import Shrunk, _row
 from qkv.tasks.split import training_examples
 from qkv.tasks.table import read_task
 from tests.runs.killing import cut_off
 from tests.runs.test_distil import model_set, run, sentence, write
+from tests.runs.test_prune import stored_dtypes
 
 QUIET: dict[str, Any] = {"device": "cpu", "say": lambda _: None}
 FEW: dict[str, Any] = {"train.steps": 4, "train.tokens": 400, "train.workers": 0, "log.track": "none"}
 ALL = ["as it is", "int8", "fewer heads", "fewer heads, int8", "fewer layers", "fewer layers, int8", "student"]
 ALL += ["student, int8"]
+
+
+def shrink_model(model: Any, data: Any = None, *, targets: list[str], **given: Any) -> Shrunk:
+    """Return what is measured, also if no candidate meets the targets."""
+    found: list[Shrunk] = []
+    try:
+        qkv.shrink(model, data, target=targets, on_result=found.append, **given)
+    except QkvError:
+        if not found:
+            raise
+    return found[0]
 
 
 def speeds(self: Gauge, models: Mapping[str, Model]) -> dict[str, Speed]:
@@ -273,6 +285,18 @@ def test_a_folder_that_is_no_run_with_rows_and_a_student_of_another_kind(teacher
     assert read_folder(tmp_path / "out" / "candidates" / "student").config.dim == 16
     assert (tmp_path / "out" / "rows" / "train.jsonl").is_file()
     assert made.evaluate(rows)[0].count == 80
+
+
+def test_weights_are_stored_as_in_the_source(teacher: Path, tmp_path: Path) -> None:
+    half = tmp_path / "half"
+    shutil.copytree(teacher, half)
+    qkv.load(half, device="cpu").save(half, dtype="float16")
+    out = tmp_path / "out"
+    shrink_model(half, targets=["1 MB"], out=out, **QUIET, **FEW)
+    for name in ("fewer-heads", "fewer-layers", "student"):
+        assert stored_dtypes(out / "candidates" / name) == {"float16"}
+    making.Candidate("as it is", "", half, half).write(tmp_path / "chosen")
+    assert stored_dtypes(tmp_path / "chosen") == {"float16"}
 
 
 def test_what_a_model_cannot_have_is_named_with_the_reason(place: Path, tmp_path: Path) -> None:

@@ -211,6 +211,17 @@ def test_folders_of_the_same_name_are_refused(shell: Any, folders: dict[str, Pat
     assert f"{folders['words']} and {tmp_path / 'words'} have the same name, words: rename one" in found.err
 
 
+def test_a_uvicorn_without_what_the_server_overrides_is_refused(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    monkeypatch.delattr(HttpToolsProtocol, start.STARTS)  # as in 0.44
+    found = shell("serve", "no-folder")
+    assert found.code == 1
+    assert "pip install 'qkv[serve]' 'uvicorn>=0.45'" in found.err
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert project.count('"uvicorn>=0.45"') == project.count('"uvicorn>=') == 2
+
+
 def test_a_missing_extra_is_a_command_to_type(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     found = shell("serve", "en-de")

@@ -5,24 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from qkv.serving.bodies import FREE, Bodies
+from qkv.serving.errors import Refused
+from qkv.serving.limits import Limits
 from qkv.serving.supervisor import STUCK
 from tests.serving.malformed import complete, request
 from tests.serving.server import Server, children, served
 from tests.serving.test_faults import asking, until
 
 RECEIVE, SEND, DEADLINE, QUEUE, CONNECTIONS = 0.8, 0.8, 1.5, 4, 40
+LARGE = 1_000_000  # bytes
 SLACK = 5.0  # seconds that a busy machine may add
 BODY = json.dumps({"model": "words", "texts": ["the cat sat"]}).encode()
 WHOLE = request("/v1/embed", BODY)
@@ -209,6 +216,68 @@ def test_slow_readers_hold_nobody_up_and_are_cut_off(brisk: Server, count: int) 
                 part = one.recv(1 << 16)
                 assert part
                 found += part
+
+
+@pytest.fixture(scope="module")
+def narrow(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with room for two large bodies."""
+    limits = {"body": LARGE, "bodies": 2 * LARGE, "receive": 20.0}
+    with served(tmp_path_factory.mktemp("narrow"), folders["words"], limits=limits) as found:
+        yield found
+
+
+def test_half_sent_bodies_fill_no_memory_and_small_requests_pass(narrow: Server) -> None:
+    padded = BODY + b" " * (LARGE - len(BODY))
+    announced = request("/v1/embed", b"", f"content-length: {LARGE}")
+    chunked = request("/v1/embed", b"", "transfer-encoding: chunked") + b"%x\r\n" % LARGE
+    with ExitStack() as stack:
+        for _ in range(30):  # what is only announced takes no room
+            stack.enter_context(link(narrow, announced))
+        whole = request("/v1/embed", padded)
+        with link(narrow, whole) as one:
+            assert answer(one).startswith(b"HTTP/1.1 200 ")
+        links = []
+        for number in range(20):
+            links.append(stack.enter_context(link(narrow, announced if number % 2 else chunked)))
+            with suppress(OSError):
+                links[-1].sendall(padded[: LARGE * 9 // 10])
+        refused = [one for one in links if select.select([one], [], [], 1)[0]]
+        assert len(refused) == 18  # two are held, and wait for their end
+        for one in refused[:3]:
+            told = answer(one)
+            assert told.startswith(b"HTTP/1.1 429 ")
+            assert b"\r\nretry-after: 1\r\n" in told
+            assert b"and the limit is 2,000,000: try again in 1 s" in told
+        assert narrow.ask("/v1/embed", model="words", texts=["a"])["answers"]
+        with link(narrow, whole) as one:
+            assert answer(one).startswith(b"HTTP/1.1 429 ")
+    until(lambda: embeds(narrow, whole), SLACK)  # they have gone, and their bytes with them
+    assert not [line for line in narrow.lines() if line.get("status", 0) >= 500 and line["method"] == "POST"]
+
+
+def embeds(server: Server, whole: bytes) -> bool:
+    with link(server, whole) as one:
+        return answer(one).startswith(b"HTTP/1.1 200 ")
+
+
+@given(st.lists(st.lists(st.integers(0, 300_000), max_size=6), max_size=12))
+def test_bytes_are_let_go_and_never_exceed_the_limit(requests: list[list[int]]) -> None:
+    bodies = Bodies(Limits(body=100_000, bodies=400_000))
+    with ExitStack() as stack:
+        for parts in requests:
+            body, taken = stack.enter_context(bodies.one()), 0
+            for part in parts:
+                room = bodies.most - bodies.held
+                more = max(0, taken + part - FREE) - max(0, taken - FREE)
+                if more > room:
+                    with pytest.raises(Refused):
+                        body.add(part)
+                    break
+                body.add(part)
+                taken += part
+            assert 0 <= bodies.held <= bodies.most == 400_000
+    assert bodies.held == 0
+    assert Bodies(Limits(body=1 << 30)).most == 1 << 30
 
 
 def test_too_many_connections_are_refused_until_others_end(brisk: Server) -> None:

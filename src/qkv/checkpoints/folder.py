@@ -60,7 +60,7 @@ class Folder:
         no_answer_threshold: the margin by which "no answer" must outscore the best span to be predicted.
         text_tasks: the text-to-text tasks of the model by name, with their prefixes.
         stored_as: the `model_type` of the folder it was read from; empty if it was not.
-        int8: whether the weights were stored in int8; products may then be computed in int8 too.
+        stored_dtype: the dtype of the weights in that folder, one of `STORED`; what is made from it is stored likewise.
         generation: how the model generates text by default; None if the folder does not say.
         prefix: what is put before each prompt, such as the name of a task of T5.
         suffix: what is put after each prompt, as in training.
@@ -79,12 +79,17 @@ class Folder:
     no_answer_threshold: float = 0.0
     text_tasks: Mapping[str, TextTask] = field(default_factory=dict)
     stored_as: str = ""
-    int8: bool = False
+    stored_dtype: str = "float32"
     generation: GenerationDefaults | None = None
     prefix: str = ""
     suffix: str = ""
     processor: ImageProcessor | None = None
     exported: str = ""
+
+    @property
+    def int8(self) -> bool:
+        """Whether the weights were stored in int8; products may then be computed in int8 too."""
+        return self.stored_dtype == INT8
 
 
 def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify: bool = True) -> Folder:
@@ -93,8 +98,9 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     if (folder / EXPORT).is_file():
         raise UsageError(f"{folder} is an export and has no weights to work with: use the folder it was made from")
     raw = read_json(folder / "config.json")
-    int8, tensors = raw.get("dtype") == INT8, read_weights(folder)
-    if int8:
+    tensors = read_weights(folder)
+    stored = INT8 if raw.get("dtype") == INT8 else _dtype_of(tensors)
+    if stored == INT8:
         tensors = _named(folder, lambda: quantised.restore(tensors))
     with _invalid(folder):
         config = override(read_config(raw, tensors), {})  # apply the same checks as to our own configs
@@ -106,7 +112,13 @@ def read_folder(path: str | Path, *, dtype: torch.dtype = torch.float32, verify:
     if not kind.startswith(OURS):
         tensors = _named(folder, lambda: import_tensors(tensors, FORMATS[family_of(config)], config))
     _fill(model, tensors, dtype, folder)
-    return dataclasses.replace(_with_files(folder, raw, found), stored_as=kind, int8=int8)
+    return dataclasses.replace(_with_files(folder, raw, found), stored_as=kind, stored_dtype=stored)
+
+
+def _dtype_of(tensors: Mapping[str, Tensor]) -> str:
+    """Return the dtype that all weights have, or float32 if there are several or it is another one."""
+    found = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values() if tensor.is_floating_point()}
+    return found.pop() if len(found) == 1 and found <= set(DTYPES) else "float32"
 
 
 def opened(path: str | Path, *, verify: bool) -> Path:

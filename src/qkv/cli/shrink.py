@@ -77,13 +77,13 @@ def shrink(
     """
     from qkv.cli.lines import json_line
     from qkv.cli.shrinking_tables import shrunk_table
-    from qkv.common.errors import QkvError
-    from qkv.runs.shrink import shrink_model
+    from qkv.runs.shrink import shrink
 
     files, changed = files_and_changes(data or [], changes or [])
     place = changed.pop("out", out)
     how: dict[str, Any] = {"test": test, "quick": quick, "resume": resume, "device": device, "say": print_note}
-    found: Shrunk = shrink_model(model, files or None, targets=target or [], out=place, **how, **changed)
-    print_line(json_line(found.to_dict()) if as_json else shrunk_table(found))
-    if not found.met:
-        raise QkvError(found.told())
+
+    def show(found: Shrunk) -> None:
+        print_line(json_line(found.to_dict()) if as_json else shrunk_table(found))
+
+    shrink(model, files or None, target=target or [], out=place, on_result=show, **how, **changed)

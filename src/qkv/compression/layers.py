@@ -13,6 +13,7 @@ from qkv.common.errors import UsageError
 from qkv.compression.refit import refit
 from qkv.models.catalogue import family_of
 from qkv.models.skeleton import EncoderDecoder, Transformer
+from qkv.models.word2vec import Word2VecConfig
 from qkv.nn.positions import ShawPosition
 from qkv.nn.stack import Stack
 
@@ -27,6 +28,15 @@ def stacks(folder: Folder) -> dict[str, Stack]:
     if not isinstance(model, EncoderDecoder):
         raise UsageError(f"{family_of(folder.config)} has no stack of layers to drop some of")
     return {"encoder": model.encoder} | ({} if model.decoder is None else {"decoder": model.decoder})
+
+
+def check_layered(folder: Folder, name: str) -> None:
+    """Raise an error for word vectors, with the name of their folder."""
+    if isinstance(folder.config, Word2VecConfig):
+        raise UsageError(
+            f"{name} holds word vectors, without layers and heads: `qkv prune --vocabulary FILE` keeps the words of a "
+            "text, and `qkv quantize` stores the vectors in int8"
+        )
 
 
 def check_layers(folder: Folder, name: str, count: int) -> None:

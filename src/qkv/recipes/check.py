@@ -6,12 +6,13 @@ import os
 from typing import Any
 
 from qkv.checkpoints import hub
+from qkv.checkpoints.folder import DTYPES
 from qkv.common.errors import UsageError, unknown
 from qkv.data.files import expand, stored_file
 from qkv.data.hub import is_hub
 from qkv.models import catalogue
 from qkv.predict.loading import built_in
-from qkv.recipes.schema import Recipe
+from qkv.recipes.schema import INIT, Recipe
 from qkv.tasks.base import Task
 from qkv.tasks.table import TASKS, read_task
 from qkv.tokenizers.kinds import KINDS
@@ -82,6 +83,7 @@ def check(recipe: Recipe, *, task: Task | None = None, reads_data: bool = True) 
         ("train.precision", recipe.train.precision, PRECISIONS),
         ("train.compile", recipe.train.compile, COMPILES),
         ("tokenizer.kind", recipe.tokenizer.kind, KINDS),
+        ("model.dtype", recipe.model.dtype, (*DTYPES, INIT)),
     ):
         if name not in allowed:
             raise unknown(key, name, allowed)

@@ -24,6 +24,7 @@ from qkv.training.trackers import LogConfig
 Say = Callable[[str], None]  # prints a line to the user
 
 DEEPEST = 32  # levels of nested tables
+INIT = "init"  # as model.dtype: the weights are stored as those of model.init
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +36,13 @@ class ModelSection:
         init: a model folder to start from instead, or a model on the Hugging Face Hub (hf:OWNER/NAME[@REVISION]); the
             run's recipe.toml then names its commit. Its tokenizer is used too.
         set: values of the model config to change.
+        dtype: of the stored weights: float32, float16, bfloat16, or init for that of `init`.
     """
 
     preset: str = ""
     init: str = ""
     set: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ from qkv.runs.questions import Questions
 from qkv.runs.resolve import resolve
 from qkv.runs.run_folder import check_free
 from qkv.tasks.base import Task
+from qkv.training.energy import Energy, Meter
 
 MANIFEST, TABLE = "answers.json", "answers"
 PART = 512  # texts that are answered and written at a time, as many as `translate_stream` holds
@@ -73,6 +74,12 @@ def with_answers(recipe: Recipe, *, resume: bool, device: torch.device, own: Own
     return _written(recipe, place, kept["files"], kept["changes"])
 
 
+def energy_of_answers(folder: Path) -> Energy | None:
+    """Return what the answers that a run learns have cost, also those of earlier attempts; None if it has none."""
+    found = _kept(folder / TEACHER).get("energy")
+    return None if found is None else Energy(**found)
+
+
 def agrees_with_teacher(folder: str) -> bool:
     """Whether the validation examples of a run have the answers of its teacher, so that scores are agreement."""
     return bool(_kept(Path(folder) / TEACHER).get("agreement"))
@@ -81,6 +88,7 @@ def agrees_with_teacher(folder: str) -> bool:
 def _made(recipe: Recipe, own: Own, place: Path, key: str, device: torch.device, say: Say) -> dict[str, Any]:
     """Let the teacher answer what it has not answered yet; return the manifest."""
     name = recipe.distill.teacher
+    meter = Meter(device, energy_of_answers(place.parent))
     model = load(name, device=str(device))
     task, recipe, changes = _task(recipe, own, model, say)
     facts = {}
@@ -91,9 +99,15 @@ def _made(recipe: Recipe, own: Own, place: Path, key: str, device: torch.device,
     total = questions.count(writer, say)
     with disk.no_space(str(place)):
         place.mkdir(parents=True, exist_ok=True)
-        _keep(place, {"key": key})
+        _keep_energy(place, key, meter)
     labels = tuple(facts.get("labels", ()))
-    _answer(questions.asked(), total, place, name, lambda some: map(writer.record, task.answered(some, model, labels)))
+
+    def ask(some: list[Any]) -> bytes:
+        found = b"".join(_line(writer.record(one)) for one in task.answered(some, model, labels))
+        _keep_energy(place, key, meter)
+        return found
+
+    _answer(questions.asked(), total, place, name, ask)
     counts = _write(questions, writer, place, total)
     if not counts["answers"]:
         disk.remove(place)
@@ -104,7 +118,8 @@ def _made(recipe: Recipe, own: Own, place: Path, key: str, device: torch.device,
         + (f"; {left:,} without an answer are left out" if left else "")
     )
     changes |= {"data.separator": task.data.separator, **_named(task, "data.")}
-    about = {"teacher": name, "texts": list(recipe.distill.texts), "files": _files(place), **counts}
+    about: dict[str, Any] = {"teacher": name, "texts": list(recipe.distill.texts), "files": _files(place), **counts}
+    about["energy"] = asdict(meter.read())
     found = {"key": key, **about, "agreement": not counts["valid"] and not counts["kept"], "changes": changes}
     _keep(place, found)
     for part in place.glob("part-*"):
@@ -137,9 +152,7 @@ def _named(task: Task, before: str = "") -> dict[str, Any]:
     return {before + key: "" if (name := getattr(task.data, key)).startswith("#") else name for key in COLUMNS}
 
 
-def _answer(
-    questions: Iterator[Any], total: int, place: Path, name: str, ask: Callable[[list[Any]], Iterable[Any]]
-) -> None:
+def _answer(questions: Iterator[Any], total: int, place: Path, name: str, ask: Callable[[list[Any]], bytes]) -> None:
     """Write a file for each part of the questions; one that is there is not asked again."""
     parts = [place / f"part-{number}.jsonl" for number in range(math.ceil(total / PART))]
     with Bar(f"answers of {name}", total=total) as bar:
@@ -147,7 +160,7 @@ def _answer(
             some = list(islice(questions, PART))
             if not part.is_file():
                 with disk.no_space(str(part)):
-                    disk.replace_file(part, b"".join(map(_line, ask(some))))
+                    disk.replace_file(part, ask(some))
             bar.add(len(some))
 
 
@@ -210,6 +223,10 @@ def _kept(place: Path) -> dict[str, Any]:
 def _keep(place: Path, found: dict[str, Any]) -> None:
     with disk.no_space(str(place)):
         disk.replace_file(place / MANIFEST, disk.table_bytes(TABLE, found))
+
+
+def _keep_energy(place: Path, key: str, meter: Meter) -> None:
+    _keep(place, {"key": key, "energy": asdict(meter.read())})
 
 
 def _line(row: Mapping[str, Any]) -> bytes:

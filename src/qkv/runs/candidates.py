@@ -49,7 +49,7 @@ class Candidate:
         name: its name.
         how: how it was made.
         place: its folder.
-        source: the folder of the same model in float32.
+        source: the folder of the same model before int8.
         int8: whether its weights are in int8.
     """
 
@@ -61,7 +61,8 @@ class Candidate:
 
     def write(self, out: Path) -> None:
         """Write the model into another folder and keep the other files there."""
-        write_folder(read_folder(self.source), out, mode="update", dtype=INT8 if self.int8 else "float32")
+        found = read_folder(self.source)
+        write_folder(found, out, mode="update", dtype=INT8 if self.int8 else found.stored_dtype)
 
 
 def reasons(subject: Subject, folder: Path, *, quick: bool) -> dict[str, str]:
@@ -91,11 +92,11 @@ def make(subject: Subject, name: str, folder: Path, *, device: str | None, say: 
         place = find(subject.name)
     elif name == HEADS:
         if not (place / "config.json").is_file():
-            write_folder(_fewer_heads(subject), place)
+            _write(_fewer_heads(subject), place)
     elif name == LAYERS:
         start = place.with_name(f"{place.name}{START}")
         if not (start / "config.json").is_file():
-            write_folder(_fewer_layers(subject), start)
+            _write(_fewer_layers(subject), start)
         run_or_resume(subject.healing(start, place, say), **how)
     else:
         run_or_resume(change(subject.recipe, {"out": str(place)}), **how)
@@ -106,6 +107,10 @@ def make(subject: Subject, name: str, folder: Path, *, device: str | None, say: 
         Candidate(name, HOW[name], place, place),
         Candidate(title, f"{HOW[name]}, weights in int8", small, place, int8=True),
     ]
+
+
+def _write(found: Folder, place: Path) -> None:
+    write_folder(found, place, dtype=found.stored_dtype)
 
 
 def _check_heads(subject: Subject) -> None:

@@ -17,7 +17,7 @@ from qkv.checkpoints.folder import Folder, read_folder
 from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
 from qkv.common.terminal import to_standard_error
-from qkv.compression.layers import stacks
+from qkv.compression.layers import check_layered, stacks
 from qkv.data.files import PathName
 from qkv.data.hub import is_hub
 from qkv.predict import Model, find
@@ -137,6 +137,7 @@ def train_student(
 def student_recipe(asked: Asked, changes: Mapping[str, Any], say: Say) -> Recipe:
     """Return the recipe of a student, with dotted keys changed."""
     teacher = read_folder(find(asked.teacher))
+    check_layered(teacher, asked.teacher)
     own = own_recipe(asked.teacher)
     name, task = (own.task, find_task(own.task)) if own else _task_of(asked.teacher, teacher)
     if not task.distilled_by:

@@ -1,10 +1,10 @@
 """A student's pay-back point: after how many answers a smaller model has saved what its training cost.
 
-    answers = energy of training the student / (energy of a teacher's answer - energy of a student's answer)
+    answers = energy of the training / (energy of a teacher's answer - energy of a student's answer)
 
-Both models answer the same texts in turns on one device. The energy of an answer is read from the machine's counters
-where there are any, otherwise it is watts times seconds; `watts` says how many. What the teacher's training cost does
-not count: it is spent with or without a student.
+The training includes the teacher's answers that the student learned from. Both models answer the same texts in turns on
+one device. The energy of an answer is read from the machine's counters where there are any, otherwise it is watts times
+seconds; `watts` says how many. What the teacher's training cost does not count: it is spent with or without a student.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from qkv.common.progress import Bar
 from qkv.data.phrasebook.named import named_pairs
 from qkv.predict import Model, load
 from qkv.predict.verbs import PLAIN
+from qkv.runs.answers import energy_of_answers
 from qkv.runs.carbon import energy_of, kwh_words
 from qkv.runs.gauge import parameters
 from qkv.training.energy import Meter
@@ -59,6 +60,7 @@ class Payback:
         texts: how many texts each answered in a round.
         device: where.
         power: where the energy comes from, such as RAPL or an estimate.
+        teaching_joules: what the teacher's answers cost that the student learned from.
     """
 
     teacher: Answering
@@ -68,23 +70,28 @@ class Payback:
     texts: int
     device: str
     power: str
+    teaching_joules: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        """The joules of the student's training and of the answers that it learned from."""
+        return self.training_joules + self.teaching_joules
 
     @property
     def answers(self) -> float | None:
         """How many answers it takes, or None if the student saves nothing."""
-        return break_even(self.training_joules, self.teacher.joules, self.student.joules)
+        return break_even(self.cost, self.teacher.joules, self.student.joules)
 
     def told(self) -> str:
         """Say when the student has paid for its training, and how that was measured."""
-        cost, how = kwh_words(self.training_joules / 3.6e6), f"{self.verb} on {self.texts} texts, {self.device}"
+        cost, how = kwh_words(self.cost / 3.6e6), f"{self.verb} on {self.texts} texts, {self.device}"
+        spent = f"The student's training{' and the answers that it learned from' if self.teaching_joules else ''}"
         if self.answers is None:
-            end = (
-                f"The student's training cost {cost}. It never pays back: its answers cost no less than the teacher's."
-            )
+            end = f"{spent} cost {cost}. It never pays back: its answers cost no less than the teacher's."
         else:
             saved = self.teacher.joules - self.student.joules
             end = (
-                f"The student's training cost {cost}. Each answer saves {saved:.3g} J, so it has paid for itself after "
+                f"{spent} cost {cost}. Each answer saves {saved:.3g} J, so it has paid for itself after "
                 f"{self.answers:,.0f} answers."
             )
         return f"{end}\n({how}; power: {self.power})"
@@ -115,24 +122,26 @@ def payback(
         student: the same; the folder of its run, which has energy.json, unless `training_kwh` is given.
         texts: what to answer. If empty, English sentences of the built-in phrasebook.
         watts: the power while answering. If None, the machine's counters, or the estimate of training.
-        training_kwh: what the student's training cost. If None, what its run says.
+        training_kwh: what the student cost in all. If None, what its run says.
         device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
     """
     for name, value in (("--watts", watts), ("--training-kwh", training_kwh)):
         if value is not None:
             check_range(name, value, 0)
     models = {name: load(name, device=device) for name in (teacher, student)}
-    cost = training_cost(student) if training_kwh is None else training_kwh * 3.6e6
+    costs = costs_of(student) if training_kwh is None else (training_kwh * 3.6e6, 0.0)
     given = list(texts) or [pair.source for pair in islice(named_pairs("phrasebook:test"), TEXTS)]
-    return measured(models, cost, given, watts=watts)
+    return measured(models, costs, given, watts=watts)
 
 
-def measured(models: dict[str, Model], cost: float, given: Sequence[Any], *, watts: float | None = None) -> Payback:
+def measured(
+    models: dict[str, Model], costs: tuple[float, float], given: Sequence[Any], *, watts: float | None = None
+) -> Payback:
     """Time a teacher and a student, in this order by name, on the same inputs.
 
     Args:
         models: both.
-        cost: the joules of the student's training.
+        costs: the joules of the student's training, and of the answers that it learned from.
         given: what to answer.
         watts: the power while answering. If None, the machine's counters, or the estimate of training.
     """
@@ -148,7 +157,7 @@ def measured(models: dict[str, Model], cost: float, given: Sequence[Any], *, wat
                     taken[name].append((seconds / len(given), joules / len(given)))
                 bar.add(1)
     large, small = (_answering(name, models[name], taken[name]) for name in (teacher, student))
-    return Payback(large, small, cost, verb, len(given), str(models[teacher].device), power)
+    return Payback(large, small, costs[0], verb, len(given), str(models[teacher].device), power, costs[1])
 
 
 def _once(
@@ -167,12 +176,13 @@ def _answering(name: str, model: Model, rounds: Sequence[tuple[float, float]]) -
     return Answering(name, parameters(model), *(statistics.median(one[place] for one in rounds) for place in (0, 1)))
 
 
-def training_cost(student: str) -> float:
-    """Return the joules of a student's training, from the folder of its run."""
+def costs_of(student: str) -> tuple[float, float]:
+    """Return the joules of a student's training, and of the answers that it learned from, from its run's folder."""
     found = energy_of(Path(student))
     if found is None:
         raise UsageError(f"{student} has no energy.json: name the folder of its run, or give --training-kwh")
-    return found.kwh * 3.6e6
+    answers = energy_of_answers(Path(student))
+    return found.kwh * 3.6e6, 0.0 if answers is None else answers.total
 
 
 def _shared(models: dict[str, Model]) -> str:

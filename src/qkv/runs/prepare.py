@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from qkv.checkpoints.folder import Folder, read_folder
+from qkv.checkpoints.folder import DTYPES, Folder, read_folder
 from qkv.checkpoints.state import steps
 from qkv.common.config import override
 from qkv.common.errors import UsageError
@@ -18,7 +18,7 @@ from qkv.data.config import DataConfig
 from qkv.models import catalogue
 from qkv.predict import find
 from qkv.recipes.check import options_of
-from qkv.recipes.schema import Recipe, Say
+from qkv.recipes.schema import INIT, Recipe, Say
 from qkv.runs.coverage import tell_coverage
 from qkv.runs.own import Own
 from qkv.runs.run_folder import find_tokenizer, keep_tokenizer
@@ -44,6 +44,7 @@ class Prepared:
         train: the training store; for a mixture, the store of each part by name.
         valid: the validation store, in the same form.
         teaching: the teacher, if there is one.
+        dtype: of the stored weights.
     """
 
     task: Task
@@ -53,6 +54,7 @@ class Prepared:
     train: Any
     valid: Any
     teaching: Teaching | None = None
+    dtype: str = "float32"
 
 
 def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> Prepared:
@@ -86,14 +88,15 @@ def prepare(recipe: Recipe, folder: Path, say: Say, own: Own | None = None) -> P
         task.check_model(model, context)
     if place is not None and start is not None:
         task.load_start(model, start, place, context)
+    dtype = _stored_dtype(recipe, start)
     taught = None if teacher is None else teaching(recipe.distill, teacher, task, model, context)
     if own.batches is not None:
-        return Prepared(task, context, model, folder, None, None, taught)
+        return Prepared(task, context, model, folder, None, None, taught, dtype)
     begun = not recipe.data.cache and bool(steps(folder / "checkpoints"))
     found = stores(task, context, Path(recipe.data.cache) if recipe.data.cache else folder / "data", begun=begun)
     if context.skipped.count:
         say(str(context.skipped))
-    return Prepared(task, context, model, folder, *found, taught)
+    return Prepared(task, context, model, folder, *found, taught, dtype)
 
 
 def reading(recipe: Recipe) -> DataConfig:
@@ -123,6 +126,12 @@ def model_config(
     found = override(base, {key: value for key, value in wanted.items() if key in names} | recipe.model.set)
     found = task.adapted(found, base)
     return found if teacher is None else task.student(found)
+
+
+def _stored_dtype(recipe: Recipe, start: Folder | None) -> str:
+    """Return the dtype of the weights on disk; no training ends in int8."""
+    found = start.stored_dtype if start and recipe.model.dtype == INIT else recipe.model.dtype
+    return found if found in DTYPES else "float32"
 
 
 def _tokenizer(recipe: Recipe, task: Task, folder: Path, say: Say) -> TextTokenizer:

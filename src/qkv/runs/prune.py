@@ -17,7 +17,7 @@ from qkv.checkpoints.folder import Folder, check_target, write_folder
 from qkv.common.errors import UsageError, system_errors
 from qkv.common.progress import Bar
 from qkv.compression.heads import check_heads, prune_heads
-from qkv.compression.layers import check_layers, drop_layers, stacks
+from qkv.compression.layers import check_layered, check_layers, drop_layers, stacks
 from qkv.compression.vocabulary import prune_vocabulary
 from qkv.data.config import DataConfig
 from qkv.exams.importance import EXAMPLES, head_importance, loss_task
@@ -118,7 +118,7 @@ def prune(
     if healed:  # what cannot run is found before the work begins
         healing(folder, find(folder), Path(out), changed, lambda _: None)
     found, dropped = cut(model, folder, cuts, files, changed, say)
-    write_folder(found, start, mode="update")
+    write_folder(found, start, mode="update", dtype=found.stored_dtype)
     places = {"before": find(folder), "pruned": start}
     if healed:
         run_or_resume(healing(folder, start, Path(out), changed, say), device=device, say=say)
@@ -175,6 +175,8 @@ def _check(model: Model, folder: str, out: str, cuts: Cuts, files: Sequence[str]
         check_target(place)
         if place.exists() and find(folder).exists() and place.samefile(find(folder)):
             raise UsageError(f"{place} is the model itself: choose another folder")
+    if cuts.layers or cuts.heads is not None:
+        check_layered(model.contents, folder)
     if not healed and is_run(out):
         raise UsageError(f"{out} holds a run: choose another folder")
     for name, wanted in _stacks(model.contents, cuts).items():

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -136,7 +136,7 @@ def finish_task(prepared: Prepared, device: str) -> None:
         told = context if place == prepared.folder else replace(context, say=lambda _: None)
         changed = prepared.task.after_training(found, Model(found, device=device), told, prepared.train, prepared.valid)
         if changed is not None:
-            write_folder(changed, place, mode="update")
+            write_folder(changed, place, mode="update", dtype=prepared.dtype)
 
 
 def score_test(
@@ -198,7 +198,8 @@ def _writer(prepared: Prepared) -> Callable[[nn.Module, Path], None]:
                 tokenizer = _limited(context.tokenizer, task, numbers)
                 found = Folder(numbers, part, tokenizer, **task.folder_facts(context))
                 place = where / name
-                write_folder(found, place, mode="update" if place == prepared.folder else "replace")
+                mode: Literal["replace", "update"] = "update" if place == prepared.folder else "replace"
+                write_folder(found, place, mode=mode, dtype=prepared.dtype)
 
     return write
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import fspath
 from pathlib import Path
@@ -27,7 +27,7 @@ from qkv.data.files import PathName
 from qkv.evaluation.score import Score
 from qkv.exams.report.naming import is_lower_better, name_of, point_of
 from qkv.predict import find, load
-from qkv.recipes.schema import Say, read_recipe
+from qkv.recipes.schema import Say
 from qkv.runs.candidates import AS_IS, Candidate, make, reasons
 from qkv.runs.finetune import FineTuned
 from qkv.runs.frontier import picture
@@ -103,6 +103,7 @@ class Shrunk:
         }
 
 
+@system_errors()
 def shrink(
     model: PathName,
     data: Files | None = None,
@@ -115,6 +116,7 @@ def shrink(
     resume: bool = False,
     device: str | None = None,
     say: Say | None = None,
+    on_result: Callable[[Shrunk], None] | None = None,
     **changes: Any,
 ) -> FineTuned:
     """Try smaller versions of a model, and return the one that meets a target.
@@ -134,35 +136,10 @@ def shrink(
         resume: continue in `out`; candidates that are finished stay, also with another target.
         device: "cpu", "cuda" or "cuda:1". If None, CUDA if it is available.
         say: called with each line of progress; standard error if None.
+        on_result: called with everything that was measured, also if no candidate meets the target, which is an error.
         changes: recipe keys of the training runs to change, for example `**{"train.steps": 500}`.
     """
-    targets = [target] if isinstance(target, str) else target
-    how: dict[str, Any] = {"test": test, "valid": valid, "quick": quick, "resume": resume, "device": device}
-    found = shrink_model(model, data, targets=targets, out=out, say=say, **how, **changes)
-    if not found.met:
-        raise QkvError(found.told())
-    recipe = read_recipe(str(Path(found.folder) / SHRINK))
-    return FineTuned(read_folder(found.folder), reading(recipe), recipe.task, device=device)
-
-
-@system_errors()
-def shrink_model(
-    model: PathName,
-    data: Files | None = None,
-    *,
-    targets: Sequence[str],
-    test: Files | None = None,
-    valid: Files | None = None,
-    out: PathName | None = None,
-    quick: bool = False,
-    resume: bool = False,
-    device: str | None = None,
-    say: Say | None = None,
-    **changes: Any,
-) -> Shrunk:
-    """Try smaller versions of a model, write the one that meets the targets, and return what was measured."""
-    wanted = parse_targets(targets)
-    tell = say or to_standard_error
+    wanted, tell = parse_targets([target] if isinstance(target, str) else target), say or to_standard_error
     name = fspath(model)
     place = Path(out) if out else Path("runs") / f"{Path(name).name}-shrunk"
     if place.exists() and find(name).exists() and place.samefile(find(name)):
@@ -170,28 +147,47 @@ def shrink_model(
     with as_files({"train": data, "valid": valid, "test": test}, place) as files:
         _take_files(changes, files)
         subject = read_subject(name, files, place, changes, device=device, say=tell)
-        why = reasons(subject, place / CANDIDATES, quick=quick)
-        gauge = Gauge(Reading(subject.data, ends=True), subject.model, given=subject.examples, task=subject.task)
-        before = gauge.scores(subject.model)  # what cannot be scored is found before the work begins
-        with held(place):
-            open_folder(place, subject.recipe, resume, SHRINK)
-            check_inputs(place, subject.recipe)
-            candidates = _make(subject, why, place / CANDIDATES, device, tell)
-            tell(f"scoring {len(candidates)} candidates on {subject.about}")
-            figures = _measured(gauge, candidates, before, device)
-            rows = [_row(one, before[0], figures[one]) for one in candidates]
-            found = Shrunk(
-                folder=str(place),
-                targets=wanted,
-                metric=name_of(before[0]),
-                about=subject.about,
-                candidates={one: made.how for one, made in candidates.items()},
-                figures=figures,
-                rows=rows,
-                impossible={one: reason for one, reason in why.items() if reason},
-                choice=choose(rows, wanted),
-            )
-            _write(subject, candidates, found)
+        found = _tried(subject, place, wanted, quick=quick, resume=resume, device=device, say=tell)
+    if on_result is not None:
+        on_result(found)
+    if not found.met:
+        raise QkvError(found.told())
+    return FineTuned(read_folder(place), reading(subject.recipe), subject.recipe.task, device=device)
+
+
+def _tried(
+    subject: Subject,
+    place: Path,
+    wanted: tuple[Target, ...],
+    *,
+    quick: bool,
+    resume: bool,
+    device: str | None,
+    say: Say,
+) -> Shrunk:
+    """Make all candidates, measure them, write the one that meets the targets, and return what was measured."""
+    why = reasons(subject, place / CANDIDATES, quick=quick)
+    gauge = Gauge(Reading(subject.data, ends=True), subject.model, given=subject.examples, task=subject.task)
+    before = gauge.scores(subject.model)  # what cannot be scored is found before the work begins
+    with held(place):
+        open_folder(place, subject.recipe, resume, SHRINK)
+        check_inputs(place, subject.recipe)
+        candidates = _make(subject, why, place / CANDIDATES, device, say)
+        say(f"scoring {len(candidates)} candidates on {subject.about}")
+        figures = _measured(gauge, candidates, before, device)
+        rows = [_row(one, before[0], figures[one]) for one in candidates]
+        found = Shrunk(
+            folder=str(place),
+            targets=wanted,
+            metric=name_of(before[0]),
+            about=subject.about,
+            candidates={one: made.how for one, made in candidates.items()},
+            figures=figures,
+            rows=rows,
+            impossible={one: reason for one, reason in why.items() if reason},
+            choice=choose(rows, wanted),
+        )
+        _write(subject, candidates, found)
     return found
 
 

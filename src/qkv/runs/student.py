@@ -8,13 +8,13 @@ from qkv.checkpoints.folder import Folder
 from qkv.common.errors import UsageError
 from qkv.compression.layers import drop_layers, stacks
 from qkv.objectives.distill import DistillConfig
-from qkv.recipes.schema import ModelSection, Recipe
+from qkv.recipes.schema import INIT, ModelSection, Recipe
 
 
 def starting_from(recipe: Recipe, model: str) -> Recipe:
-    """Return a recipe that starts from a model, whose sizes and tokenizer it takes."""
+    """Return a recipe that starts from a model, whose sizes, tokenizer and stored dtype it takes."""
     auto = tuple(key for key in recipe.auto or () if not key.startswith(("model.", "tokenizer.")))
-    return replace(recipe, model=ModelSection(init=model), auto=auto or None)
+    return replace(recipe, model=ModelSection(init=model, dtype=INIT), auto=auto or None)
 
 
 def student_of(start: Folder, config: DistillConfig) -> Folder:

@@ -15,7 +15,7 @@ from qkv.evaluation.score import Score
 from qkv.predict import Model, load
 from qkv.recipes.schema import Recipe
 from qkv.runs.answers import agrees_with_teacher
-from qkv.runs.payback import Answering, Payback, measured, training_cost
+from qkv.runs.payback import Answering, Payback, costs_of, measured
 from qkv.tasks.base import Task
 from qkv.tasks.exam import Exam
 from qkv.tasks.split import validation_examples
@@ -77,6 +77,7 @@ def comparison_of(folder: str) -> Comparison | None:
         found = disk.read_object(Path(folder) / COMPARISON)
         teacher, student = (Answering(**found[name]) for name in ("teacher", "student"))
         cost = {key: found[key] for key in ("training_joules", "verb", "texts", "device", "power")}
+        cost["teaching_joules"] = found.get("teaching_joules", 0.0)  # earlier versions did not count them
         scores = {name: (one["teacher"], one["student"]) for name, one in found["scores"].items()}
         return Comparison(folder, scores, found["about"], Payback(teacher, student, **cost))
     except (QkvError, KeyError, TypeError):
@@ -96,7 +97,7 @@ def compared(recipe: Recipe, device: str | None = None) -> Comparison:
     able = all(task.can_score(model) for model in models.values())
     theirs, mine = (_scored(task, model, examples) if able else [] for model in models.values())
     scores = {a.name: (a.value, b.value) for a, b in islice(zip(theirs, mine, strict=True), SHOWN)}
-    paid = measured(models, training_cost(recipe.out), _inputs(task, examples[:TIMED]))
+    paid = measured(models, costs_of(recipe.out), _inputs(task, examples[:TIMED]))
     found = Comparison(recipe.out, scores, about, paid)
     text = json.dumps(found.to_dict(), indent=2)
     disk.replace_file(Path(recipe.out) / COMPARISON, text.encode() + b"\n")

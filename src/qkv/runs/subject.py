@@ -17,6 +17,7 @@ from typing import Any
 from qkv.checkpoints.folder import Folder
 from qkv.common.config import override
 from qkv.common.errors import QkvError, UsageError
+from qkv.compression.layers import check_layered
 from qkv.data.config import DataConfig
 from qkv.data.files import expand
 from qkv.data.hub import is_hub
@@ -91,6 +92,7 @@ def read_subject(
     if model.contents.exported or model.contents.int8:
         kind = "exported" if model.contents.exported else "in int8 already"
         raise UsageError(f"{name} is {kind}: shrink the folder that it was made from")
+    check_layered(model.contents, name)
     own = own_recipe(name)
     train = () if own is not None and _same(files["train"], own.data.train) else files["train"]
     asked = Asked(teacher=name if is_hub(name) else str(find(name)), files={"train": train, "valid": files["valid"]})

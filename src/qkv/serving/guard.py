@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from qkv.serving.bodies import Bodies, Body
 from qkv.serving.errors import Refused
 from qkv.serving.limits import Limits
 from qkv.serving.metrics import Metrics
@@ -69,6 +70,7 @@ class Guard:
         self.app, self.limits, self.metrics, self.works = app, limits, metrics, works
         self._key = None if key is None else key.encode()
         self._check_room = check_room
+        self._bodies = Bodies(limits)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -86,8 +88,9 @@ class Guard:
             await send(message)
 
         try:
-            body = await self._admit(scope, receive)
-            await self.app(scope, _replayed(body, receive), sent)
+            with self._bodies.one() as room:
+                body = await self._admit(scope, receive, room)
+                await self.app(scope, _replayed(body, receive), sent)
         except Refused as refused:
             await respond(refused, sent)
         except Gone:
@@ -95,7 +98,7 @@ class Guard:
         finally:
             self._count(scope, status, time.monotonic() - start)
 
-    async def _admit(self, scope: Message, receive: Receive) -> bytes:
+    async def _admit(self, scope: Message, receive: Receive, room: Body) -> bytes:
         """Return the body, if the request may go on."""
         headers = dict(scope["headers"])
         self._check_client(scope["path"], headers)
@@ -106,7 +109,7 @@ class Guard:
             kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
             if kind != b"application/json":
                 raise Refused(415, "the body must be JSON, sent with the header content-type: application/json")
-        return await self._body(headers, receive)
+        return await self._body(headers, receive, room)
 
     def _check_client(self, path: str, headers: Mapping[bytes, bytes]) -> None:
         """Check the key in constant time. Without a key, a name of another machine is a page that tricks a browser."""
@@ -127,20 +130,20 @@ class Guard:
                 headers={"WWW-Authenticate": 'Bearer realm="qkv", Basic realm="qkv"'},
             )
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        """Read the body, and no more of it than the limit."""
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, room: Body) -> bytes:
+        """Read the body, and no more of it than the limit and the room for all bodies allow."""
         most, length = self.limits.body, headers.get(b"content-length", b"")
         if length.isdigit() and int(length[:20]) > most:
             raise _too_large(most)
-        parts, size = [], 0
+        parts = []
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise Gone
             parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
+            if room.size + len(parts[-1]) > most:
                 raise _too_large(most)
+            room.add(len(parts[-1]))
             if not message.get("more_body"):
                 return b"".join(parts)
 

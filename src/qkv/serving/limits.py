@@ -16,6 +16,7 @@ class Limits:
 
     Attributes:
         body: bytes of a request's body.
+        bodies: bytes of the bodies of all requests together, each beyond its first 65,536; beyond that, 429.
         texts: texts of a request.
         characters: characters of all texts of a request together.
         tokens: tokens of all texts of a request together.
@@ -30,6 +31,7 @@ class Limits:
     """
 
     body: int = 8 << 20
+    bodies: int = 256 << 20
     texts: int = 512
     characters: int = 400_000
     tokens: int = 65_536

@@ -16,6 +16,7 @@ from qkv.serving.limits import Limits
 from qkv.serving.settings import Settings
 
 PACKAGES = ("fastapi", "httptools", "prometheus_client", "pydantic", "uvicorn", "uvloop")
+STARTS = "_start_asgi_task"  # of uvicorn's protocol, since 0.45
 BUILT_IN = Path(__file__).parents[1] / "pretrained"
 SHORTEST_KEY = 8
 ORIGIN = re.compile(r"https?://[^/\s]+")  # what a browser sends: without a path, and without a slash at the end
@@ -40,6 +41,7 @@ def start(order: Order, say: Callable[[str], None]) -> None:
     """Serve until a signal stops it."""
     for package in PACKAGES:
         need(package, "qkv serve", "'qkv[serve]'")
+    _check_uvicorn()
     from qkv.serving.app import create_app
     from qkv.serving.run import bind, serve
 
@@ -54,6 +56,15 @@ def start(order: Order, say: Callable[[str], None]) -> None:
     with place:
         if not serve(app, order.limits, place, lambda: say(told)):
             raise QkvError("no model could be loaded; the lines above say why")
+
+
+def _check_uvicorn() -> None:
+    """Refuse a uvicorn without the method in which `Connection` learns which request runs."""
+    from uvicorn import __version__
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    if not hasattr(HttpToolsProtocol, STARTS):
+        raise QkvError(f"qkv serve does not know uvicorn {__version__}: pip install 'qkv[serve]' 'uvicorn>=0.45'")
 
 
 def _url(host: str, port: int) -> str:

@@ -25,6 +25,7 @@ class Facts:
         valid: the number of examples in the validation files, 0 if there are none.
         length: the mean length of a training example in tokens, at most data.max_length.
         total: tokens in all training examples, however long they are.
+        characters: how many different characters the texts have.
         classes: how many examples each class has, if examples have classes.
         config: the config of the model to start from.
         pretrained: whether the model starts from trained weights.
@@ -36,6 +37,7 @@ class Facts:
     valid: int = 0
     length: float
     total: float = 0.0
+    characters: int = 0
     classes: Mapping[str, int]
     config: Any
     pretrained: bool
@@ -65,11 +67,13 @@ def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrain
     data: DataConfig = task.data
     count, characters, classes, shapes = 0, 0, Counter[str](), Counter[tuple[int, ...]]()
     sample: list[str] = []
+    alphabet: set[str] = set()
     with Bar("reading examples") as bar:
         for example in bar.each(task.examples(data.train, BadRows())):
             texts = list(task.texts(example)) if task.reads_text else []
             count += 1
             characters += sum(map(len, texts))
+            alphabet.update(*texts)
             if len(sample) < SAMPLE:
                 sample += texts
             if label := task.stratum(example):
@@ -87,6 +91,7 @@ def measure(task: Any, tokenizer: TextTokenizer | None, config: Any, *, pretrain
         valid=valid,
         length=length,
         total=total,
+        characters=len(alphabet),
         classes=classes,
         config=config,
         pretrained=pretrained,

@@ -10,7 +10,7 @@ ELECTRA's original code reads pairs too, all of them true and without a label (C
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,7 +28,9 @@ from qkv.objectives.language import MaskedToken
 from qkv.tasks.base import Array, Collate, Context, Row
 from qkv.tasks.batches import limit_of, tokens_of
 from qkv.tasks.exam import chunks
+from qkv.tasks.facts import Rule
 from qkv.tasks.language import CHUNK, Hiding, WindowTask, framed, hiding
+from qkv.tasks.pretraining_rules import MASKED, rules
 
 AROUND = 3  # [CLS] and two [SEP]
 SHORT = 0.1  # of the groups of sentences are shorter
@@ -56,6 +58,7 @@ class MaskedTask(WindowTask):
     distilled_by: ClassVar[str] = "adapt"
     Settings: ClassVar[type[Any]] = MaskedSettings
     heads: ClassVar[tuple[str, ...]] = ("mlm",)
+    rules: ClassVar[Mapping[str, Rule]] = rules(MASKED)
 
     @property
     def next_sentence(self) -> bool:

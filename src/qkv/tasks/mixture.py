@@ -27,6 +27,7 @@ from qkv.tasks.base import Array, Collate, Context, Say, Task
 from qkv.tasks.facts import Rule
 from qkv.tasks.mixed_order import MixedSampler
 from qkv.tasks.mixed_tables import both_tables, own_data, weight_of
+from qkv.tasks.pretraining_rules import MASKED, rules
 
 Stores = Mapping[str, Store]
 
@@ -42,7 +43,7 @@ class Weighted:
 class MixtureTask(Task):
     """A task made of other tasks; a tokenizer trained for it has BERT's special tokens."""
 
-    rules: ClassVar[Mapping[str, Rule]] = {}
+    rules: ClassVar[Mapping[str, Rule]] = rules(MASKED)
     known: ClassVar[Mapping[str, type[Task]]] = {}  # the tasks that can be parts; tasks/table.py fills it in
     mixable: ClassVar[bool] = False
     Settings: ClassVar[type[Any]] = dict

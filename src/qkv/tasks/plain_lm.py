@@ -6,14 +6,21 @@ decoder alone does the same without an encoder: the task `causal`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from qkv.tasks.base import Array, Context
+from qkv.tasks.facts import Rule
+from qkv.tasks.pretraining_rules import CAUSAL, rules
 from qkv.tasks.spans import Damage, SequenceTask, without
 
 
 class PlainTask(SequenceTask):
     """The target is the whole text."""
+
+    rules: ClassVar[Mapping[str, Rule]] = rules(CAUSAL)
 
     def length(self, context: Context) -> int:
         """Leave room for the end token of the target."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import numpy as np
 
 from qkv.data.corruption import split_prefix
 from qkv.tasks.base import Array, Context
+from qkv.tasks.facts import Rule
+from qkv.tasks.pretraining_rules import CAUSAL, rules
 from qkv.tasks.spans import Damage, SequenceTask, without
 
 
 class PrefixTask(SequenceTask):
     """Each piece of text is split at a random place."""
+
+    rules: ClassVar[Mapping[str, Rule]] = rules(CAUSAL)
 
     def damage(self, context: Context) -> Damage:
         """Split the text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +16,9 @@ from qkv.data.corruption import corrupt_spans
 from qkv.data.store import Store
 from qkv.objectives.translate import Translate
 from qkv.tasks.base import Array, Collate, Context
+from qkv.tasks.facts import Rule
 from qkv.tasks.language import WindowTask
+from qkv.tasks.pretraining_rules import MASKED, rules
 from qkv.tasks.translate import translated
 
 Damage = Callable[[Array, np.random.Generator], tuple[Array, Array]]  # from a text to a source and a target
@@ -63,6 +65,7 @@ class SequenceTask(WindowTask):
     Settings: ClassVar[type[Any]] = TargetLoss
     specials: ClassVar[str] = "t5"
     heads: ClassVar[tuple[str, ...]] = ("lm",)
+    rules: ClassVar[Mapping[str, Rule]] = rules(MASKED)
 
     def build(self, config: Any) -> nn.Module:
         """Build an encoder-decoder."""
