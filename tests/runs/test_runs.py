@@ -63,7 +63,9 @@ def write(folder: Path) -> dict[str, list[str]]:
         "answer": [str(folder / "squad.json")],
         "image": [str(folder / "images.npz")],
         "complete": table,
-        **dict.fromkeys(("adapt", "tune-gpt", "shakespeare", "word2vec", "glove"), text),
+        **dict.fromkeys(
+            ("adapt", "tune-gpt", "shakespeare", "shakespeare-small", "word-gpt", "word2vec", "glove"), text
+        ),
         **dict.fromkeys(("pretrain-bert", "pretrain-electra", "pretrain-gpt", "pretrain-t5"), text),
     }  # fmt: skip
 

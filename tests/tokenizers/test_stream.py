@@ -39,6 +39,24 @@ def test_the_pieces_are_the_whole_text(kind: str, data: st.DataObject) -> None:
         assert "".join(streamed(tokenizer, ids[cut:], ids[:cut])) == whole[len(before) :].rstrip(HALF)
 
 
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_all_at_once_is_one_after_the_other(kind: str, data: st.DataObject) -> None:
+    tokenizer = TOKENIZERS[kind]
+    ids = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=12))
+    first, second = (data.draw(st.integers(0, len(ids))) for _ in range(2))
+    context, some, rest = (
+        ids[: min(first, second)],
+        ids[min(first, second) : max(first, second)],
+        ids[max(first, second) :],
+    )
+    one, other = TextStream(tokenizer, context), TextStream(tokenizer, context)
+    assert one.add_all(some) == "".join(map(other.add, some))
+    assert one.add_all(rest) == "".join(map(other.add, rest))
+    assert one.close() == other.close()
+
+
 @pytest.mark.parametrize("text", ["日本語", "🙂👩‍👩‍👧", "naïve é"])
 def test_a_character_comes_when_it_is_complete(text: str) -> None:
     tokenizer = train_tokenizer(["abc"], TokenizerConfig(kind="byte-bpe", vocab_size=300, specials="gpt"))

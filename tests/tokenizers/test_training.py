@@ -132,6 +132,18 @@ def test_words_and_pieces_by_hand():
     assert all(t.startswith("##") for t in tokens_of(piece, piece.encode(["dmat"]).ids[0])[1:-1])
 
 
+def test_text_that_is_already_split_keeps_its_words_and_line_ends():
+    text = "the <unk> 's u.s. rate rose N %\n the rate fell\n"
+    ours = train_tokenizer([text], TokenizerConfig(kind="whitespace", specials="gpt", min_frequency=1))
+    (ids,) = ours.encode([text]).ids
+    assert [ours.token_of(i) for i in ids] == [
+        "the", "<unk>", "'s", "u.s.", "rate", "rose", "N", "%", "\n", "the", "rate", "fell", "\n",
+    ]  # fmt: skip
+    assert ids[1] == ours.specials["unk"]  # the text has the special token itself,
+    assert ours.vocab_size == len({*ids}) + 1  # which is numbered once
+    assert ours.decode(ids[:4]) == "the 's u.s."
+
+
 def test_punctuation_and_words_are_apart_but_keep_their_space():
     ours = train("bpe", min_frequency=1)
     found = tokens_of(ours, ours.encode(["the cat, « the » mat."]).ids[0])

@@ -62,8 +62,14 @@ class Draft:
             begun: the number of tokens before it.
             ranked: whether its score is that of a beam.
         """
-        for token in found.ids[len(self.ids) - begun :]:
-            self.hear(token)
+        rest = found.ids[len(self.ids) - begun :]
+        if self._text.stops or self.ended or any(token in self._ends for token in rest):
+            for token in rest:
+                self.hear(token)
+        else:
+            self._starts += [len(self._text.text)] * len(rest)  # only a stop string asks where a token begins
+            self.ids += rest
+            self._text.add(self._stream.add_all(rest))
         if found.ended and not self.ended:
             self.ended, self._end = "end", end_id
         self._scores += found.scores[: len(self.ids) - begun + (self._end is not None)]

@@ -34,6 +34,15 @@ class TextStream:
             return ""
         return self._taken(found)
 
+    def add_all(self, tokens: Sequence[int]) -> str:
+        """Return the characters that these tokens complete: as adding one after the other, but decoded together."""
+        self._ids.extend(tokens)
+        found = self._rest()
+        if HALF not in found:
+            return self._taken(found)
+        del self._ids[len(self._ids) - len(tokens) :]
+        return "".join(map(self.add, tokens))
+
     def close(self) -> str:
         """Return what is left at the end, without a character of which the last bytes are missing."""
         return self._taken(self._rest()).rstrip(HALF)

@@ -15,7 +15,7 @@ from qkv.tokenizers.special import FAMILIES, Family
 from qkv.tokenizers.text import TextTokenizer
 
 FORMS: dict[str, list[Any]] = {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}
-_WORDS = ("wordpiece", "word", "whitespace")  # kinds that discard white space
+_WORDS = ("wordpiece", "word")  # kinds that discard white space
 _SPACED = ("bpe", "unigram", "byte-bpe")  # kinds whose words include the space before them
 
 
