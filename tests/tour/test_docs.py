@@ -131,7 +131,7 @@ def test_training_commands_run(bert_folder: Path, tmp_path: Path) -> None:
     writer().save(tmp_path / "GPT")
     make_photos(tmp_path / "photos")
     lines = [line.partition("#")[0] for line in commands(README + GUIDE) if line.split()[1] in TRAINING]
-    asked = ["translate", "train", "translate", *["train"] * 7, "translate", "train", *["evaluate"] * 3]
+    asked = ["translate", "train", "translate", *["train"] * 7, "translate", *["train"] * 2, *["evaluate"] * 3]
     asked += ["compare", "energy"]
     assert [line.split()[1] for line in lines] == asked
     for line in lines:
