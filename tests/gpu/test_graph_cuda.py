@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from qkv.common.batch import Labelled
+from qkv.common.batch import Images, Labelled
 from qkv.models import catalogue
+from qkv.nn.augment import Augment
 from qkv.objectives import Classify, MaskedToken
 from qkv.objectives.distill import Distill, DistillConfig
+from qkv.objectives.images import ClassifyImages, ImageSettings
 from qkv.objectives.mixture import Mixture
 from qkv.objectives.teacher import Teacher
 from qkv.training.config import TrainConfig
@@ -25,13 +28,27 @@ from tests.common.kinds import KINDS, REPLACED, masked, replaced_model, tokens
 from tests.contracts.entries import make, shrink
 
 pytestmark = pytest.mark.gpu
+AUGMENT = Augment(crop=2, flip=True, rand_augment=9.0, mixup=0.8, cutmix=1.0, erase=0.25)
+
+
+def pictures(lengths: list[int]) -> Labelled:
+    """Images in colour, as many as there are lengths: only the largest batches are recorded."""
+    random = np.random.default_rng(sum(lengths))
+    pixels = torch.from_numpy(random.integers(0, 256, (len(lengths), 3, 12, 12), dtype=np.uint8))
+    draws = AUGMENT.draw(random, len(lengths))
+    return Labelled(Images(pixels, draws), torch.arange(len(lengths)) % 3)
+
+
+IMAGES = ClassifyImages(settings=ImageSettings(smoothing=0.1, augment=AUGMENT))
 MIXED = {
+    "images": ("vit-mini", pictures, IMAGES, {"patches": {"stem": "conv"}}),
+    "convolutions": ("convnet-mini", pictures, IMAGES, {}),
     "mixture": (
         "bert-base",
         lambda n: {"masked": masked(n), "labelled": Labelled(tokens(n), torch.arange(len(n)) % 2)},
         Mixture({"masked": (MaskedToken(), 1.0), "labelled": (Classify(), 0.5)}),
         {"heads": ["mlm", "classify"]},
-    )
+    ),
 }
 LENGTHS = [[9, 5, 7], [4, 4, 6, 3], [8], [3, 9, 2], [5, 5, 5], [2, 3], [9, 9, 9, 9], [7, 1, 5], [6, 6], [3]]
 

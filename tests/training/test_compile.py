@@ -45,6 +45,9 @@ def test_compiling_is_refused_where_nothing_can_be_built(monkeypatch: pytest.Mon
         ("gpt2", {"position": "relative"}, "never"),
         ("gpt2", {"position": "rotary-dynamic"}, "never"),
         ("rnn-base", {}, "never"),
+        ("word2vec-small", {}, "never"),
+        ("vit-b16", {}, "always"),
+        ("vit-b16", {"num_layers": 3, "patches": {"window": 2}}, "never"),
     ],
 )
 def test_which_models_can_be_recorded(
@@ -58,6 +61,12 @@ def test_which_models_can_be_recorded(
     for name in ("cpu", "cuda"):  # a decoder of prompts has fixed shapes in fp32 too, unless it adds a bias
         decodes = kernels.recordable(model, torch.device(name), torch.float32, over_slots=True)
         assert decodes == (name == "cuda" and recordable == "always")
+
+
+def test_a_network_of_convolutions_is_recorded_in_any_dtype() -> None:
+    model = make(shrink(catalogue.preset("convnet-mini")))
+    assert all(kernels.recordable(model, CUDA, dtype) for dtype in (torch.bfloat16, torch.float32))
+    assert not kernels.recordable(model, torch.device("cpu"), torch.float32)
 
 
 def test_steps_with_a_teacher_are_recorded_where_both_models_can_be(

@@ -51,6 +51,8 @@ class ConvNetConfig:
 class ConvNet(Headed):
     """Convolution, residual blocks, mean over the image: one row for each image."""
 
+    fixed_shapes = True
+
     def __init__(self, config: ConvNetConfig, widths: list[int], heads: Mapping[str, Head], pooler: Pooler) -> None:
         super().__init__()
         self.shape = (config.channels, config.image_size, config.image_size)
@@ -66,7 +68,7 @@ class ConvNet(Headed):
     def forward(self, batch: Images) -> Hidden:
         """Compute the features of each image. Shape: [B, C, H, W] -> B rows."""
         x = self.features(batch)
-        return Hidden(x, Ragged.of([1] * len(x), x.device))
+        return Hidden(x, Ragged.equal(len(x), 1, x.device))
 
     def features(self, batch: Images) -> Tensor:
         """Compute one row for each image. Shape: [B, C, H, W] -> [B, D]."""

@@ -218,7 +218,9 @@ def recordable(model: nn.Module, device: torch.device, dtype: torch.dtype, *, ov
     modules = list(model.modules()) if device.type == "cuda" else []
     chosen: list[Any] = [m for m in modules if hasattr(m, "kernel")]
     fixed = all(getattr(m, "fixed_shapes", True) for m in modules)
-    if not (chosen and fixed and all(m.kernel is automatic for m in chosen)):
+    if not chosen:
+        return bool(modules) and getattr(model, "fixed_shapes", False)  # a model without attention says so itself
+    if not (fixed and all(m.kernel is automatic for m in chosen)):
         return False
     plain = not any(getattr(m, "adds_bias", False) for m in modules)
     if not fusable(device.type, dtype):
