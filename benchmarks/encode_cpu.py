@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cpu_sides import ask, started
 
 SIDES = {
     "qkv, int8": "qkv-int8",
@@ -180,36 +181,14 @@ SIDE: dict[str, Callable[[argparse.Namespace], Encode]] = {
 }
 
 
-def start(side: str, args: argparse.Namespace) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, *sys.argv[1:], "--side", side, "--work", str(args.work)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads)}
-    if side == "qkv-torch":
-        environment["QKV_NATIVE"] = "0"
-    return subprocess.Popen(
-        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-
-
-def ask(process: subprocess.Popen[str], what: str) -> float | None:
-    """Ask a side; None if it has failed."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(f"{what}\n")
-        process.stdin.flush()
-    except BrokenPipeError:
-        return None
-    while line := process.stdout.readline():
-        try:
-            return float(line)
-        except ValueError:
-            continue  # something that a library printed
-    return None
-
-
 def compare(args: argparse.Namespace) -> None:
     chosen = {name: side for name, side in SIDES.items() if side in args.sides.split(",")}
-    processes = {name: start(side, args) for name, side in chosen.items()}
+    own = {"qkv-torch": {"QKV_NATIVE": "0"}}
+    with started(__file__, chosen.values(), args.threads, more=("--work", str(args.work)), environments=own) as running:
+        measure(args, chosen, {name: running[side] for name, side in chosen.items()})
+
+
+def measure(args: argparse.Namespace, chosen: dict[str, str], processes: dict[str, subprocess.Popen[str]]) -> None:
     able = {name: process for name, process in processes.items() if ask(process, "vectors") is not None}
     rates: dict[str, dict[str, list[float]]] = {name: {"all": [], "one": []} for name in able}
     for _ in range(args.rounds):
@@ -228,8 +207,6 @@ def compare(args: argparse.Namespace) -> None:
     if missing := [name for name in processes if name not in able]:
         print(f"did not start: {', '.join(missing)}")
     print(json.dumps(rates))
-    for process in processes.values():
-        process.kill()
 
 
 def main() -> None:

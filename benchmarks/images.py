@@ -22,12 +22,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from recipe_run import run_of
 
 from qkv.common.batch import move
-from qkv.recipes.schema import read_recipe
-from qkv.runs.own import Own
-from qkv.runs.resolve import resolve
-from qkv.runs.run import job_of, prepare
 from qkv.training.loop import one_step, recorder_of
 from qkv.training.run import Run
 
@@ -37,14 +34,6 @@ def random_images(folder: Path, shape: list[int], count: int) -> str:
     images = random.integers(0, 256, (count, *shape[1:], shape[0]), dtype=np.uint8)
     np.savez(folder / "images.npz", images=images, labels=np.arange(count) % 10)
     return str(folder / "images.npz")
-
-
-def run_of(args: argparse.Namespace, folder: Path, device: torch.device) -> Run:
-    data = args.data or random_images(folder, args.shape, args.images)
-    recipe = read_recipe("image", [f"out={folder / 'run'}", f"data.train={json.dumps(data)}", *args.set])
-    recipe = resolve(recipe, folder / "none", Own(), print)
-    prepared = prepare(recipe, folder / "run", print)
-    return Run(job_of(recipe, prepared, prepared.model.to(device).train(), print), recipe.train, recipe.optim)
 
 
 def rates(run: Run, steps: int, rounds: int) -> dict[str, list[float]]:
@@ -83,7 +72,9 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with tempfile.TemporaryDirectory() as place:
-        found = rates(run_of(args, Path(place), device), args.steps, args.rounds)
+        data = args.data or random_images(Path(place), args.shape, args.images)
+        run = run_of("image", [f"data.train={json.dumps(data)}", *args.set], Path(place), device)
+        found = rates(run, args.steps, args.rounds)
     for name, values in found.items():
         print(f"{name:<14}{statistics.median(values):>12,.0f} img/s   ({min(values):,.0f} to {max(values):,.0f})")
     if args.out:

@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from recipe_run import run_of
 
 from qkv.data.phrasebook import phrasebook
-from qkv.recipes.schema import read_recipe
-from qkv.runs.run import job_of, prepare
 from qkv.training.loop import one_step, recorder_of
-from qkv.training.run import Run
 
 
 def main() -> None:
@@ -47,19 +45,13 @@ def main() -> None:
     sentences = [english for english, _ in phrasebook(args.sentences, 1)]
     documents = [" ".join(sentences[i : i + args.document]) for i in range(0, len(sentences), args.document)]
     text.write_text("\n".join(documents) + "\n")
-    recipe = read_recipe(
-        "pretrain-bert",
-        [
-            f"out={folder / 'run'}", f"data.train=[{text}]", f"model.preset={args.preset}", "optim.name=adamw",
-            f"train.tokens={args.tokens}", f"train.workers={args.workers}", "tokenizer.vocab_size=4000",
-            f"train.compile={args.compile}",
-        ],
-    )  # fmt: skip
-    prepared = prepare(recipe, folder / "run", print)
-    job = job_of(recipe, prepared, prepared.model.to(device).train(), print)
-    run = Run(job, recipe.train, recipe.optim)
+    changes = [
+        f"data.train=[{text}]", f"model.preset={args.preset}", "optim.name=adamw", f"train.tokens={args.tokens}",
+        f"train.workers={args.workers}", "tokenizer.vocab_size=4000", f"train.compile={args.compile}",
+    ]  # fmt: skip
+    run = run_of("pretrain-bert", changes, folder, device)
     recorder = recorder_of(run)
-    loaded = job.batches(0)
+    loaded = run.job.batches(0)
     fixed = itertools.repeat(next(loaded))
     times: dict[str, list[float]] = {"loader": [], "one batch": []}
 

@@ -18,14 +18,10 @@ from collections import defaultdict
 from pathlib import Path
 
 import torch
+from recipe_run import run_of
 from torch.profiler import ProfilerActivity, profile
 
-from qkv.recipes.schema import read_recipe
-from qkv.runs.own import Own
-from qkv.runs.resolve import resolve
-from qkv.runs.run import job_of, prepare
 from qkv.training.loop import one_step
-from qkv.training.run import Run
 
 WARM, STEPS = 4, 4
 KINDS = {  # the first that a kernel's name matches
@@ -37,15 +33,6 @@ KINDS = {  # the first that a kernel's name matches
     "copies": "memcpy|memset|copy",
     "other": "",
 }
-
-
-def run_of(args: argparse.Namespace, folder: Path) -> Run:
-    kept = [f"data.cache={args.cache}"] if args.cache else []
-    recipe = read_recipe(args.recipe, [*args.set, *kept, f"train.compile={args.compile}", f"out={folder / 'run'}"])
-    recipe = resolve(recipe, folder / "none", Own(), print)
-    prepared = prepare(recipe, folder / "run", print)
-    model = prepared.model.to("cuda").train()
-    return Run(job_of(recipe, prepared, model, print), recipe.train, recipe.optim)
 
 
 def kind_of(name: str) -> str:
@@ -62,8 +49,9 @@ def main() -> None:
     args = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("this needs a GPU: on a CPU, torch.profiler has no kernels to show")
+    changes = [*args.set, f"train.compile={args.compile}", *([f"data.cache={args.cache}"] if args.cache else [])]
     with tempfile.TemporaryDirectory() as place:
-        run = run_of(args, Path(place))
+        run = run_of(args.recipe, changes, Path(place), torch.device("cuda"))
         batches, amount = run.job.batches(0), 0
         for _ in range(WARM):
             one_step(run, batches)

@@ -27,7 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from encode_cpu import BATCH, ask
+from cpu_sides import ask, started
+from encode_cpu import BATCH
 
 SIDES = {  # the first one is what the others are compared with
     "teacher, transformers, float32": ("transformers", "teacher"),
@@ -122,22 +123,9 @@ def worker(side: str, args: argparse.Namespace) -> None:
         print(sum(map(len, groups)) / (time.perf_counter() - begin), flush=True)
 
 
-def start(side: str, args: argparse.Namespace) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, *sys.argv[1:], "--side", side]
-    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "TRANSFORMERS_VERBOSITY": "error"}
-    return subprocess.Popen(
-        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-
-
 def compare(args: argparse.Namespace) -> None:
-    processes = {side: start(side, args) for side in SIDES}
-    try:
+    with started(__file__, SIDES, args.threads) as processes:
         measure(args, processes)
-    finally:
-        for process in processes.values():
-            process.kill()
-            process.wait()
 
 
 def measure(args: argparse.Namespace, processes: dict[str, subprocess.Popen[str]]) -> None:
@@ -179,12 +167,17 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--texts", type=Path, help="texts without labels, which the teacher answers first")
     parser.add_argument("--out", type=Path, default=Path("runs/students"), help="for the student and the int8 folders")
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="keys of the recipe of the student")
+    add_timing(parser, singles=64)
+    return parser
+
+
+def add_timing(parser: argparse.ArgumentParser, *, singles: int) -> None:
+    """Add the options of a comparison on a CPU."""
     parser.add_argument("--count", type=int, default=256, help="sentences that are timed")
-    parser.add_argument("--singles", type=int, default=64, help="of these, how many one by one")
+    parser.add_argument("--singles", type=int, default=singles, help="of these, how many one by one")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
-    return parser
+    parser.add_argument("--side", help=argparse.SUPPRESS)
 
 
 def main() -> None:

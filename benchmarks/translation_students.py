@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -27,8 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from encode_cpu import BATCH, ask
-from students import ratio, size
+from cpu_sides import ask, started
+from encode_cpu import BATCH
+from students import add_timing, ratio, size
 
 Translate = Callable[[list[str], int], list[str]]
 SPEEDS = [(4, "batched"), (1, "batched"), (4, "one"), (1, "one")]  # the beam, and how many texts at a time
@@ -53,7 +53,8 @@ def sides(args: argparse.Namespace) -> dict[str, tuple[str, Path]]:
 
 
 def int8(folder: Path, args: argparse.Namespace) -> Path:
-    return Path(args.work / f"{folder.name}-int8")
+    found: Path = args.work / f"{folder.name}-int8"
+    return found
 
 
 def make(args: argparse.Namespace) -> None:
@@ -118,14 +119,6 @@ def worker(side: str, args: argparse.Namespace) -> None:
         print(len(texts) / (time.perf_counter() - begin), flush=True)
 
 
-def start(side: str, args: argparse.Namespace) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, *sys.argv[1:], "--side", side]
-    environment = os.environ | {"OMP_NUM_THREADS": str(args.threads), "TRANSFORMERS_VERBOSITY": "error"}
-    return subprocess.Popen(
-        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-
-
 def measure(args: argparse.Namespace, processes: dict[str, subprocess.Popen[str]]) -> None:
     bleu = {side: [ask(process, f"BLEU {beam}") for beam in (4, 1)] for side, process in processes.items()}
     able = [side for side, found in bleu.items() if None not in found]
@@ -155,11 +148,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--student", type=Path, nargs="+", required=True, help="the folders of its students")
     parser.add_argument("--test", type=Path, nargs=2, required=True, metavar=("SOURCES", "REFERENCES"))
     parser.add_argument("--work", type=Path, default=Path("runs/students"), help="for the int8 folders")
-    parser.add_argument("--count", type=int, default=256, help="sentences that are timed")
-    parser.add_argument("--singles", type=int, default=32, help="of these, how many one by one")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--side", help=argparse.SUPPRESS)
+    add_timing(parser, singles=32)
     return parser
 
 
@@ -169,13 +158,8 @@ def main() -> None:
         worker(args.side, args)
         return
     make(args)
-    processes = {side: start(side, args) for side in sides(args)}
-    try:
+    with started(__file__, sides(args), args.threads) as processes:
         measure(args, processes)
-    finally:
-        for process in processes.values():
-            process.kill()
-            process.wait()
 
 
 if __name__ == "__main__":

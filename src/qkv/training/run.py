@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from qkv.checkpoints.state import Checkpoint, keep_checkpoints, write_checkpoint
 from qkv.common.batch import layouts
-from qkv.common.cuda.static_shape import StaticShape
+from qkv.common.cuda.static_shape import Shape, StaticShape
 from qkv.common.cuda.triton import buildable
 from qkv.common.errors import QkvError, UsageError, unknown
 from qkv.nn.kernels import recordable
@@ -100,7 +100,7 @@ class Run:
         self.meter = Meter(self.device)
         self.bf16 = wants_bf16(train.precision, self.device)
         self.losses = torch.compile(self.plain_losses, options=COMPILING) if self._compiles() else self.plain_losses
-        self.shape: StaticShape | None = None  # of recorded steps; see common/cuda/recorder.py
+        self.shape: Shape | None = None  # of recorded steps; see common/cuda/recorder.py
 
     FACTS = (
         "position",

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from qkv.common.batch import move
 from qkv.common.cuda.graphs import record
-from qkv.common.cuda.static_shape import StaticShape
+from qkv.common.cuda.static_shape import Shape
 from qkv.common.ragged import Ragged
 from qkv.common.tree import leaves, mapped
 
@@ -38,7 +38,7 @@ class Recorder:
 
     def __init__(
         self,
-        shape: StaticShape,
+        shape: Shape,
         *,
         gradients: Callable[[Any], dict[str, Tensor]],
         plain: Callable[[Any], dict[str, Tensor]],

@@ -6,14 +6,14 @@
 Filler sequences come last and have no targets, so the states and the loss of real sequences do not change. There are
 few fillers: a shape is as large as the largest batches, and all batches have the same token budget. Batches of images
 have no fillers, which would be mixed into real images: only batches of as many images fit. The batch of a mixture is a
-dict of batches, each with a shape of its own.
+dict of batches, and its `MixedShape` has a shape for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from qkv.common.batch import Batch, layouts
 from qkv.common.ragged import Ragged
 
+B = TypeVar("B", bound=Batch)
 ROUND = 64  # the limit of targets is a multiple of it
 
 
@@ -33,27 +34,25 @@ class StaticShape:
         sequences: of each layout, fillers included; of a batch without layouts, the number of images.
         longest: the longest sequence of each layout.
         targets: see `Batch.num_targets`.
-        parts: the shape of each batch of a mixture, by its name; everything else is empty then.
     """
 
-    rows: tuple[int, ...] = ()
-    sequences: int = 0
-    longest: tuple[int, ...] = ()
+    rows: tuple[int, ...]
+    sequences: int
+    longest: tuple[int, ...]
     targets: int = 0
-    parts: Mapping[str, StaticShape] = field(default_factory=dict)
 
     @staticmethod
-    def of(batches: Sequence[object]) -> StaticShape | None:
+    def of(batches: Sequence[object]) -> Shape | None:
         """Find the shape that holds batches like these, or None if one of them has no static shape."""
         mixed = [batch for batch in batches if isinstance(batch, dict)]
         if mixed:
-            return _mixed(mixed) if len(mixed) == len(batches) else None
+            return MixedShape.of(mixed) if len(mixed) == len(batches) else None
         static = [batch for batch in batches if isinstance(batch, Batch) and batch.is_static]
         if not batches or len(static) < len(batches):
             return None
         sides = [list(column) for column in zip(*map(layouts, static), strict=True)]
         if not sides:
-            return StaticShape(sequences=max(batch.size.amount for batch in static))
+            return StaticShape((), max(batch.size.amount for batch in static), ())
         rows = [[side.num_rows for side in column] for column in sides]
         steady = all(min(n) == max(n) for n in rows)
         longest = [max(side.max_length for side in column) for column in sides]
@@ -62,17 +61,14 @@ class StaticShape:
         return _shape([max(n) for n in rows], number + number // 8, longest, targets + targets // 16, steady)
 
     @staticmethod
-    def read(facts: Mapping[str, Any]) -> StaticShape:
+    def read(facts: Mapping[str, Any]) -> Shape:
         """Read a shape from JSON."""
-        parts = {name: StaticShape.read(part) for name, part in facts.get("parts", {}).items()}
-        return StaticShape(tuple(facts["rows"]), facts["sequences"], tuple(facts["longest"]), facts["targets"], parts)
+        if "parts" in facts:
+            return MixedShape({name: StaticShape.read(part) for name, part in facts["parts"].items()})
+        return StaticShape(tuple(facts["rows"]), facts["sequences"], tuple(facts["longest"]), facts["targets"])
 
-    def grown(self, batch: Any) -> StaticShape:
+    def grown(self, batch: Batch) -> StaticShape:
         """Return the shape that holds another batch too; where nothing can hold it, the same shape."""
-        if isinstance(batch, dict):
-            if batch.keys() != self.parts.keys():
-                return self
-            return StaticShape(parts={name: _enough(part, batch[name]) for name, part in self.parts.items()})
         sides = layouts(batch)
         if not sides:
             return self
@@ -82,13 +78,8 @@ class StaticShape:
         sequences, targets = max(sides[0].num_sequences, self.sequences), max(batch.num_targets, self.targets)
         return _shape(rows, sequences, longest, targets, steady)
 
-    def fill(self, batch: Any) -> Any:
-        """Bring a batch to this shape, or return None where it is too large."""
-        if isinstance(batch, dict):
-            if batch.keys() != self.parts.keys():
-                return None
-            found = {name: part.fill(batch[name]) for name, part in self.parts.items()}
-            return None if None in found.values() else found
+    def fill(self, batch: B) -> B | None:
+        """Bring a batch to this shape, or return None where it does not fit."""
         sides = layouts(batch)
         if not sides:
             return batch if batch.size.amount == self.sequences else None
@@ -107,18 +98,41 @@ class StaticShape:
         return batch.filled(self, filled)
 
 
-def _mixed(batches: Sequence[Mapping[str, Any]]) -> StaticShape | None:
-    """Find the shape of each part; a step of a mixture has a batch of each."""
-    names = batches[0].keys()
-    if any(batch.keys() != names for batch in batches):
-        return None
-    parts = {name: StaticShape.of([batch[name] for batch in batches]) for name in names}
-    found = {name: part for name, part in parts.items() if part is not None}
-    return StaticShape(parts=found) if len(found) == len(parts) else None
+@dataclass(frozen=True)
+class MixedShape:
+    """The limits of a mixture's batches.
+
+    Attributes:
+        parts: the shape of each batch, by its name.
+    """
+
+    parts: Mapping[str, Any]
+
+    @staticmethod
+    def of(batches: Sequence[Mapping[str, Any]]) -> MixedShape | None:
+        """Find the shape of each part, or None if one has none, or if a step lacks one."""
+        names = batches[0].keys()
+        if any(batch.keys() != names for batch in batches):
+            return None
+        found = {name: StaticShape.of([batch[name] for batch in batches]) for name in names}
+        return None if None in found.values() else MixedShape(found)
+
+    def grown(self, batch: Mapping[str, Any]) -> MixedShape:
+        """Return the shape that holds another batch too; where it has other parts, the same shape."""
+        if batch.keys() != self.parts.keys():
+            return self
+        pairs = {name: (shape, batch[name]) for name, shape in self.parts.items()}
+        return MixedShape({n: s if s.fill(part) is not None else s.grown(part) for n, (s, part) in pairs.items()})
+
+    def fill(self, batch: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Bring each part to its shape, or return None where one does not fit."""
+        if batch.keys() != self.parts.keys():
+            return None
+        found = {name: shape.fill(batch[name]) for name, shape in self.parts.items()}
+        return None if None in found.values() else found
 
 
-def _enough(shape: StaticShape, batch: Any) -> StaticShape:
-    return shape if shape.fill(batch) is not None else shape.grown(batch)
+Shape = StaticShape | MixedShape
 
 
 def _shape(rows: list[int], sequences: int, longest: list[int], targets: int, steady: bool) -> StaticShape:
